@@ -481,6 +481,27 @@ def test_forgetting_needs_no_model_and_no_key(
     )
 
 
+@pytest.mark.parametrize(
+    ("changes", "rows", "exposures"),
+    [
+        ({"embedding_model": Down()}, 70, 0),
+        ({"embedding_model": Down()}, 12, 11 * 11),
+        ({"model": "openai:gpt-4.1-mini"}, 70, 0),
+    ],
+)
+def test_what_waits_after_forgetting_without_a_model_keeps_few_keys(
+    changes: dict[str, Any], rows: int, exposures: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    taught = [row(n, "ana", "add") for n in range(rows)]
+    judge = learn(bare(shard_size=rows)[0], taught).judge.replace(**changes)
+    result = judge.unalign("t-1")
+    waiting = result.judge.memory.pending
+    assert len(waiting) == rows - 1
+    assert sum(len(each.outcome.exposed_to) for each in waiting) == exposures
+    assert any("what other feedback lost waits" in note for note in result.notes)
+
+
 # -- rules that may not enter a prompt, and several rules in one comment -----------------------------------------------
 
 COPY = "The answer to case1 is a long text of more than eight words."

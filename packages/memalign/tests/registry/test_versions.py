@@ -23,6 +23,7 @@ from memalign.errors import (
     RegistryError,
     VersionConflict,
 )
+from memalign.judge import signature_of
 from memalign.memory import Annotation, Case, Tombstone
 from memalign.memory.forget import forget
 from memalign.types import Example, FeedbackKey
@@ -280,7 +281,10 @@ def test_a_judge_gets_another_name_with_all_its_versions(registry: Registry):
             registry.rename("help", taken)
     registry.rename("help", "hilfe")
     assert [(j.name, j.latest) for j in registry.list()] == [("hilfe", 2), ("tone", 1)]
-    assert registry.load("hilfe", 1).memory == memory_of(*CASES)
+    before = registry.load("hilfe", 1)
+    assert before.memory == memory_of(*CASES)
+    written = signature_of(before.replace(name="help"))
+    assert registry.judged_by("hilfe", written, before.memory.hash)[0] == 1
     with pytest.raises(JudgeNotFound):
         registry.rename("help", "again")
 

@@ -54,13 +54,14 @@ def checked_rows(
     """
     if source.is_empty:
         return FeedbackFile(rows=(), lines=())
+    memory = judge.memory
     # Bad rows are left out at first, so that one message names them together with rows that do not
     # fit the judge.
     file = read_feedback(
         source,
         value_type=judge.value_type,
         skip_invalid=True,
-        hashes={case.id: case.example.content_hash for case in judge.memory.cases},
+        hashes={case.id: case.example.content_hash for case in memory.cases},
         fields=named_parts(judge.instructions),
     )
     rows = []
@@ -69,7 +70,7 @@ def checked_rows(
     refused = []
     task = task_of(judge)
     for row, line in zip(file.rows, file.lines, strict=True):
-        misfit = task.misfit(judge.memory, row)
+        misfit = task.misfit(memory, row)
         refusal = refuse(row) if refuse else None
         if misfit:
             bad.append(RowError(line=line, id=str(row.key), reason=misfit))
@@ -81,9 +82,10 @@ def checked_rows(
     invalid = sorted([*bad, *refused], key=lambda error: error.line)
     if bad and not skip_invalid:
         raise InvalidRows(source.name, invalid, hint=SKIP_HINT)
-    known = [
-        said.value for said in judge.memory.annotations() if said.value is not None
-    ]
+    known = []
+    for annotation in memory.annotations():
+        if annotation.value is not None:
+            known.append(annotation.value)
     return FeedbackFile(
         rows=tuple(rows),
         lines=tuple(lines),
@@ -98,11 +100,14 @@ def sort_rows(
     """Tell new rows from changed and unchanged ones, by key."""
     status: dict[FeedbackKey, Literal["new", "changed", "unchanged"]] = {}
     for row in rows:
-        known = memory.annotation(row.key)
+        key = row.key
+        known = memory.annotation(key)
         if known is None:
-            status[row.key] = "new"
+            status[key] = "new"
+        elif known.says(row):
+            status[key] = "unchanged"
         else:
-            status[row.key] = "unchanged" if known.says(row) else "changed"
+            status[key] = "changed"
     return status
 
 
@@ -114,20 +119,28 @@ def add_annotations(memory: Memory, rows: Sequence[Feedback]) -> Memory:
     if not rows:
         return memory
     added = {row.key for row in rows}
-    memory = forget_lessons(memory, list(filter(memory.annotation, added)), why=CHANGED)
+    changed = list(filter(memory.annotation, added))
+    memory = forget_lessons(memory, changed, why=CHANGED)
     cases: dict[str, Case] = {}
     for row in rows:
         case = cases.get(row.id) or memory.case(row.id)
         if case is None:
             # Fields that a person added to the row belong to their annotation, not to the case.
-            case = Case(example=Example(id=row.id, **row.content), annotations=())
-        said = [each for each in case.annotations if each.key != row.key]
-        said.append(Annotation.of(row))
+            example = Example(id=row.id, **row.content)
+            case = Case(example=example, annotations=())
+        said = [Annotation.of(row)]
+        for annotation in case.annotations:
+            if annotation.key != row.key:
+                said.append(annotation)
         said.sort(key=lambda annotation: annotation.source)
         cases[row.id] = replace(case, annotations=tuple(said))
     # Feedback that comes back is no longer withdrawn.
-    stones = tuple(stone for stone in memory.tombstones if stone.key not in added)
-    return replace(memory.with_cases(cases.values()), tombstones=stones)
+    stones = []
+    for stone in memory.tombstones:
+        if stone.key not in added:
+            stones.append(stone)
+    memory = memory.with_cases(cases.values())
+    return replace(memory, tombstones=tuple(stones))
 
 
 # -- the judge's own verdicts ----------------------------------------------------------------------
@@ -149,8 +162,12 @@ def with_own_verdicts(
     Returns:
         The memory, and a note if the file was not used.
     """
-    file = judged if isinstance(judged, JudgmentFile) else None
-    judgments = judged.judgments if isinstance(judged, JudgmentFile) else judged
+    if isinstance(judged, JudgmentFile):
+        file = judged
+        judgments = judged.judgments
+    else:
+        file = None
+        judgments = judged
     if not judgments:
         return memory, ""
     own = _OwnVerdicts.of(judge, replaced)
@@ -159,8 +176,9 @@ def with_own_verdicts(
     cases = []
     for case in memory.cases:
         judgment = judgments.get(case.id)
-        changed = file is not None and not file.fits(case.example)
-        if judgment is None or changed:
+        if judgment is None:
+            continue
+        if file is not None and not file.fits(case.example):
             continue
         verdict = own.verdict(case, judgment)
         if verdict is not None:
@@ -209,8 +227,11 @@ class _OwnVerdicts:
         """Return whether the judge wrote this file, with one of its memories."""
         task = task_of(self.judge)
         written = _settings_and_memory(file.judge)
-        signatures = map(task.signature, self.memories.values())
-        return written in map(_settings_and_memory, signatures)
+        for memory in self.memories.values():
+            signature = task.signature(memory)
+            if _settings_and_memory(signature) == written:
+                return True
+        return False
 
     def verdict(self, case: Case, judgment: Judgment) -> PreAlignmentVerdict | None:
         """Return the verdict of a judgment on a case.
@@ -220,21 +241,17 @@ class _OwnVerdicts:
         A verdict does not count that was given beside feedback on this very case, or beside
         replaced feedback.
         """
+        known = case.pre_alignment
+        if known is not None and known.judge == self.made_by:
+            return None
         memory = self.memories.get(judgment.memory_hash)
-        known = (
-            case.pre_alignment is not None and case.pre_alignment.judge == self.made_by
-        )
-        if (
-            memory is None
-            or known
-            or not self._is_own(judgment)
-            or judgment.value is None
-        ):
+        if memory is None or judgment.value is None or not self._is_own(judgment):
             return None
         exposed = memory.exposure(judgment.example_ids)
         on_case = {said.key for said in self.judge.memory.annotations_on(case)}
-        if any(key in on_case or key.id in self.replaced for key in exposed):
-            return None
+        for key in exposed:
+            if key in on_case or key.id in self.replaced:
+                return None
         return PreAlignmentVerdict(
             value=judgment.value,
             judge=self.made_by,
@@ -244,10 +261,13 @@ class _OwnVerdicts:
 
     def _is_own(self, judgment: Judgment) -> bool:
         """Return whether the judge's model gave the verdict."""
-        answered = not judgment.error and judgment.decided_by != "expert"
-        return answered and judgment.model in self.models
+        if judgment.error or judgment.decided_by == "expert":
+            return False
+        return judgment.model in self.models
 
 
 def _settings_and_memory(signature: str) -> str:
     """Return the part of a signature without the judge's name and the wording of prompts."""
-    return signature.rpartition("@")[2].rpartition("-")[0]
+    _, _, hashes = signature.rpartition("@")
+    settings_and_memory, _, _ = hashes.rpartition("-")
+    return settings_and_memory

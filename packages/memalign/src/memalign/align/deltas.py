@@ -94,19 +94,21 @@ def apply_answer(
             memory = _carried_out(memory, answer, delta)
             taught |= keys
 
-    outcomes = dict[FeedbackKey, Outcome | None]()
+    outcomes: dict[FeedbackKey, Outcome | None] = {}
     seen = answer.exposed_to
     for key in answer.keys:
         fault = refused.get(key) or impossible.get(key)
         if key in taught:
-            remark = Outcome(kind="taught", reason=REMARK.format(fault))
-            outcomes[key] = remark if fault else None
+            outcomes[key] = None
+            if fault:
+                reason = REMARK.format(fault)
+                outcomes[key] = Outcome(kind="taught", reason=reason)
         elif key in refused:
-            outcomes[key] = Outcome(
-                kind="refused", reason=REFUSED.format(fault), exposed_to=seen
-            )
+            reason = REFUSED.format(fault)
+            outcomes[key] = Outcome(kind="refused", reason=reason, exposed_to=seen)
         elif key in impossible:
-            outcomes[key] = Outcome(kind="waiting", reason=NOT_TAKEN.format(fault))
+            reason = NOT_TAKEN.format(fault)
+            outcomes[key] = Outcome(kind="waiting", reason=reason)
         elif key in passed:
             outcomes[key] = Outcome(
                 kind="example", reason=NOTHING_DRAWN, exposed_to=seen
@@ -118,22 +120,25 @@ def apply_answer(
 
 def _impossible(memory: Memory, answer: CallAnswer, delta: Delta) -> str | None:
     """Return why a delta cannot be carried out, or None."""
+    action = delta.action
     if not delta.feedback:
         return "it names no feedback"
     if not set(answer.keys).issuperset(delta.feedback):
         return "it names feedback outside its call"
-    if delta.action in ("ADD", "NOOP"):
+    if action in ("ADD", "NOOP"):
         return None
-    if delta.action not in ("SUPPORT", "REVISE"):
+    if action not in ("SUPPORT", "REVISE"):
         return "its action is unknown"
     if delta.guideline not in answer.guideline_ids:
         return "it names a guideline that it was not shown"
-    if delta.action == "SUPPORT":
+    if action == "SUPPORT":
         return None
     guideline = memory.guideline(delta.guideline)
     if memory.status(guideline) != "active":
         return f"{guideline.id} no longer stands: other feedback has just revised it"
-    return f"{guideline.id} was set by a person" if guideline.people else None
+    if guideline.people:
+        return f"{guideline.id} was set by a person"
+    return None
 
 
 def _carried_out(memory: Memory, answer: CallAnswer, delta: Delta) -> Memory:
@@ -167,12 +172,12 @@ def _supported(
     name: str | None = guideline_id
     while name is not None:
         guideline = memory.guideline(name)
-        supporters = tuple(sorted({*guideline.supported_by, *keys}))
-        memory = memory.with_guidelines([replace(guideline, supported_by=supporters)])
-        revision = guideline.replaced_by
-        name = (
-            revision if revision and revision == memory.successor(guideline) else None
-        )
+        supporters = {*guideline.supported_by, *keys}
+        changed = replace(guideline, supported_by=tuple(sorted(supporters)))
+        memory = memory.with_guidelines([changed])
+        name = memory.successor(changed)
+        if name != changed.replaced_by:
+            break
     return memory
 
 
@@ -189,13 +194,14 @@ def _unanswered(memory: Memory, answer: CallAnswer, key: FeedbackKey) -> Outcome
 
 def _with_conflicts(memory: Memory, named: Iterable[FeedbackConflict]) -> Memory:
     """Return the memory with new conflicts, except those that a person dismissed."""
-    conflicts = {conflict.feedback: conflict for conflict in memory.conflicts}
-    dismissed = [
-        set(each.feedback) for each in memory.conflicts if each.dismissed_by is not None
-    ]
+    conflicts = {}
+    dismissed = []
+    for conflict in memory.conflicts:
+        conflicts[conflict.feedback] = conflict
+        if conflict.dismissed_by is not None:
+            dismissed.append(set(conflict.feedback))
     for new in named:
         if not any(keys.issuperset(new.feedback) for keys in dismissed):
             conflicts.setdefault(new.feedback, new)
-    return replace(
-        memory, conflicts=tuple(conflicts[keys] for keys in sorted(conflicts))
-    )
+    ordered = [conflicts[keys] for keys in sorted(conflicts)]
+    return replace(memory, conflicts=tuple(ordered))

@@ -6,6 +6,7 @@ was exposed to, so that forgetting is exact.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -84,7 +85,8 @@ async def distil(judge: Judge, model: ChatModel, run: AlignRun, *, size: int) ->
         limit = run.calls.in_flight(model)
         tell = partial(run.tell, "distil")
         answered = await aio.at_most(limit, DistilCall.answers, calls, tell)
-        learned = _learned(before, chain.from_iterable(answered))
+        answers = chain.from_iterable(answered)
+        learned = _learned(before, answers)
         if size > 1 and _needs_merge(before, learned, len(calls)):
             learned = await _merged(judge, learned, model, run)
     return judge.replace(memory=learned)
@@ -92,7 +94,7 @@ async def distil(judge: Judge, model: ChatModel, run: AlignRun, *, size: int) ->
 
 def _without_lone_labels(judge: Judge) -> Judge:
     """Keep pending labels as examples: a label beside no other record teaches no rule."""
-    examples = dict[FeedbackKey, Outcome | None]()
+    examples: dict[FeedbackKey, Outcome | None] = {}
     for annotation in judge.memory.pending:
         if not annotation.rationale:
             key = annotation.key
@@ -102,7 +104,7 @@ def _without_lone_labels(judge: Judge) -> Judge:
 
 def _learned(memory: Memory, answers: Iterable[CallAnswer]) -> Memory:
     """Return the memory after all answers; guideline ids depend on the order of the calls."""
-    outcomes = dict[FeedbackKey, Outcome | None]()
+    outcomes: dict[FeedbackKey, Outcome | None] = {}
     for answer in answers:
         memory, ended = apply_answer(memory, answer)
         outcomes |= ended
@@ -113,9 +115,18 @@ def _needs_merge(before: Memory, learned: Memory, calls: int) -> bool:
     """Return whether new guidelines were written side by side, or all together are too long."""
     if learned.next_guideline == before.next_guideline:
         return False
-    known = any(rule.supported_by and not rule.people for rule in before.semantic)
-    first = calls > 1 and not known
-    return first or _outgrown(learned) > _outgrown(before)
+    if calls > 1 and not _mergeable(before):
+        return True
+    return _outgrown(learned) > _outgrown(before)
+
+
+def _mergeable(memory: Memory) -> list[Guideline]:
+    """Return the guidelines in force that only models wrote."""
+    guidelines = []
+    for guideline in memory.semantic:
+        if guideline.supported_by and not guideline.people:
+            guidelines.append(guideline)
+    return guidelines
 
 
 def _outgrown(memory: Memory) -> int:
@@ -141,12 +152,14 @@ def _calls(
     if size > 1:
         keys = by_likeness(memory, keys)
     room = min(GUIDELINE_TOKENS, model.limits.context_tokens // 4)
-    count = -(-len(keys) // size)
+    count = math.ceil(len(keys) / size)
     calls = []
     for n in range(count):
-        share = keys[n * len(keys) // count : (n + 1) * len(keys) // count]
+        start = n * len(keys) // count
+        end = (n + 1) * len(keys) // count
+        share = tuple(keys[start:end])
         shown = _concerning(memory, share, room)
-        call = DistilCall(judge, model, run, keys=tuple(share), guidelines=shown)
+        call = DistilCall(judge, model, run, keys=share, guidelines=shown)
         calls.extend(call.parts())
     return calls
 
@@ -205,17 +218,19 @@ class DistilCall:
 
     def _halves(self) -> tuple[DistilCall, DistilCall]:
         half = (len(self.keys) + 1) // 2
-        return replace(self, keys=self.keys[:half]), replace(
-            self, keys=self.keys[half:]
-        )
+        first = replace(self, keys=self.keys[:half])
+        second = replace(self, keys=self.keys[half:])
+        return first, second
 
     async def _answer(self) -> tuple[CallAnswer, bool]:
         """Return the model's answer, and whether fewer records may be answered better."""
         records = fit_records(self._feedback, self._fits, most=self._most)
+        request = self._request(records)
         try:
-            reply = await self.run.calls.complete(self.model, self._request(records))
+            reply = await self.run.calls.complete(self.model, request)
         except ModelError as error:
-            failed = structs.replace(self._reader.call, fault=self.run.failure(error))
+            fault = self.run.failure(error)
+            failed = structs.replace(self._reader.call, fault=fault)
             return failed, isinstance(error, InvalidOutput | ModelRefused)
         self.run.spend(reply.usage)
         return self._reader.read(reply.data), False
@@ -232,8 +247,10 @@ class DistilCall:
         for guideline in self.guidelines:
             exposed.update(guideline.exposed_to)
         for key in self.keys:
-            verdict = self._own_verdict(*self.judge.memory.record(key))
-            exposed.update(verdict.exposed_to if verdict is not None else ())
+            annotation, case = self.judge.memory.record(key)
+            verdict = self._own_verdict(annotation, case)
+            if verdict is not None:
+                exposed.update(verdict.exposed_to)
         call = CallAnswer(
             keys=self.keys,
             guideline_ids=tuple(guideline.id for guideline in self.guidelines),
@@ -245,8 +262,9 @@ class DistilCall:
         self, annotation: Annotation, case: Case
     ) -> PreAlignmentVerdict | None:
         """Return the judge's verdict before its experts' if it is known and can be compared."""
-        comparable = self.judge.value_type.closed and annotation.value is not None
-        return case.pre_alignment if comparable else None
+        if not self.judge.value_type.closed or annotation.value is None:
+            return None
+        return case.pre_alignment
 
     @cached_property
     def _feedback(self) -> tuple[FeedbackRecord, ...]:
@@ -281,12 +299,9 @@ class DistilCall:
     def _fits(self, records: Sequence[DistilRecord]) -> bool:
         """Return whether an answer still fits into the context of a prompt with these records."""
         request = self._request(records)
-        used = (
-            estimate_tokens(request.system)
-            + estimate_tokens(request.user)
-            + request.max_tokens
-        )
-        return used + MARGIN <= self.model.limits.context_tokens
+        prompt = estimate_tokens(request.system) + estimate_tokens(request.user)
+        used = prompt + request.max_tokens + MARGIN
+        return used <= self.model.limits.context_tokens
 
     def _request(self, records: Sequence[DistilRecord]) -> ChatRequest:
         system, user = render_distil(
@@ -296,15 +311,17 @@ class DistilCall:
             records=records,
             fields=self._tested,
         )
-        guideline_ids = self._reader.call.guideline_ids
+        schema = changes_schema(
+            list(self._reader.labels),
+            self._reader.call.guideline_ids,
+            self._tested,
+        )
         room = min(256 + RULE_TOKENS * len(self.keys), ANSWER_TOKENS)
         parameters = self.judge.parameters
         return ChatRequest(
             system=system,
             user=user,
-            schema=changes_schema(
-                list(self._reader.labels), guideline_ids, self._tested
-            ),
+            schema=schema,
             schema_name="changes",
             # A model that thinks first gets the room that the judge gives it.
             max_tokens=max(room, parameters.get("max_tokens", 0)),
@@ -314,15 +331,14 @@ class DistilCall:
     @cached_property
     def _tested(self) -> tuple[str, ...]:
         """The fields that tests may read; none if the labels are too few to bear a test out."""
-        return (
-            named_parts(self.judge.instructions)
-            if decidable(self._reader.cases)
-            else ()
-        )
+        if not decidable(self._reader.cases):
+            return ()
+        return named_parts(self.judge.instructions)
 
     @property
     def _most(self) -> int:
-        return CASE_TOKENS // max(len(named_parts(self.judge.instructions)), 1)
+        parts = named_parts(self.judge.instructions)
+        return CASE_TOKENS // max(len(parts), 1)
 
 
 # -- merging ---------------------------------------------------------------------------------------
@@ -336,9 +352,7 @@ async def _merged(
     Merged guidelines replace their sources, which become active again when the merged one goes.
     Guidelines that a person wrote, confirmed or retired are left alone.
     """
-    guidelines = [
-        rule for rule in memory.semantic if rule.supported_by and not rule.people
-    ]
+    guidelines = _mergeable(memory)
     if len(guidelines) < 2:
         return memory
     system, user = render_merge(

@@ -58,7 +58,9 @@ def changes_schema(
         fields: The fields that tests can read. Without any, no tests are asked for.
     """
     feedback = {"type": "array", "items": _one_of(*labels)}
-    actions = ("ADD", "SUPPORT", "REVISE", "NOOP") if guideline_ids else ("ADD", "NOOP")
+    actions = ["ADD", "NOOP"]
+    if guideline_ids:
+        actions = ["ADD", "SUPPORT", "REVISE", "NOOP"]
     change = {
         "action": _one_of(*actions),
         "feedback": feedback,
@@ -77,10 +79,11 @@ def changes_schema(
             "holds": {"type": "boolean"},
         }
         change["tests"] = _array(test)
-    conflicts = _array({"feedback": feedback, "about": _TEXT})
-    return _object(
-        {"changes": _array(change, needed), "conflicts": conflicts}, ["changes"]
-    )
+    answer = {
+        "changes": _array(change, needed),
+        "conflicts": _array({"feedback": feedback, "about": _TEXT}),
+    }
+    return _object(answer, ["changes"])
 
 
 def merge_schema(ids: Sequence[str]) -> dict[str, Any]:
@@ -130,66 +133,74 @@ class AnswerReader:
             if isinstance(entry, dict):
                 changes.append(entry)
                 tried += len(_entries(entry.get("tests")))
-        deltas = tuple(self._delta(change, tried) for change in changes)
-        conflicts = map(self._conflict, _entries(data.get("conflicts")))
-        return replace(
-            self.call, deltas=deltas, conflicts=tuple(filter(None, conflicts))
-        )
+        deltas = [self._delta(change, tried) for change in changes]
+        conflicts = []
+        for entry in _entries(data.get("conflicts")):
+            conflict = self._conflict(entry)
+            if conflict is not None:
+                conflicts.append(conflict)
+        return replace(self.call, deltas=tuple(deltas), conflicts=tuple(conflicts))
 
     def _delta(self, change: Mapping[str, Any], tried: int) -> Delta:
         """Read one change; `tried` is the number of tests in the whole answer."""
         keys = self._keys(change.get("feedback"))
         guideline = _word(change.get("guideline")).strip().upper()
         action = _action(change)
-        if (
-            action == "REVISE" and not self.call.guideline_ids
-        ):  # there was nothing to revise
-            action = "ADD"
+        if action == "REVISE" and not self.call.guideline_ids:
+            action = "ADD"  # there was nothing to revise
         delta = Delta(action=action, feedback=keys, guideline=guideline)
         if action not in ("ADD", "REVISE"):
             return delta
         text = tidy(_word(change.get("text")))
-        proposed = change.get("tests")
         tests = proposed_tests(
-            self.judge, proposed, keys, self.cases, tried=tried, judged=self._judged
+            self.judge,
+            change.get("tests"),
+            keys,
+            self.cases,
+            tried=tried,
+            judged=self._judged,
         )
         return replace(delta, text=text, fault=self._fault(text, keys), tests=tests)
 
     def _conflict(self, entry: object) -> FeedbackConflict | None:
         """Read one conflict; its words may say nothing that a guideline may not."""
-        keys = tuple(sorted(set(self._keys(_field(entry, "feedback")))))
+        keys = sorted(set(self._keys(_field(entry, "feedback"))))
         if len(keys) < 2:
             return None
         about = tidy(_word(_field(entry, "about")))
         if self._fault(about, keys) is not None:
             about = ""
         return FeedbackConflict(
-            feedback=keys, about=about, exposed_to=self.call.exposed_to
+            feedback=tuple(keys),
+            about=about,
+            exposed_to=self.call.exposed_to,
         )
 
     def _fault(self, text: str, keys: Collection[FeedbackKey]) -> str | None:
         """Return why a text about this feedback may not enter a prompt, or None."""
         comments = []
         for key in keys:
-            annotation = self.judge.memory.record(key)[0]
+            annotation, _ = self.judge.memory.record(key)
             if annotation.rationale:
                 comments.append(annotation.rationale)
         return guideline_fault(text, self._judged, comments)
 
     def _keys(self, names: object) -> tuple[FeedbackKey, ...]:
         """Return the keys of records by their names; invented names are left out."""
-        keys = dict[FeedbackKey, None]()
+        keys = {}
         for name in map(_name, _names(names)):
             label = f"F{name}" if name.isdecimal() else name
-            if label in self.labels:
-                keys[self.labels[label]] = None
+            key = self.labels.get(label)
+            if key is not None:
+                keys[key] = None
         return tuple(keys)
 
     @cached_property
     def _judged(self) -> JudgedTexts:
         texts: list[tuple[str, str]] = []
         for key in self.call.keys:
-            texts.extend(judged_texts(self.judge.memory.record(key)[1].example.content))
+            _, case = self.judge.memory.record(key)
+            texts.extend(judged_texts(case.example.content))
         return JudgedTexts(texts)
 
 
@@ -205,12 +216,12 @@ def merged_rules(
     free = {guideline.id: guideline for guideline in guidelines}
     for entry in _entries(data.get("guidelines")):
         text = tidy(_word(_field(entry, "text")))
-        named = dict.fromkeys(map(_name, _names(_field(entry, "from"))))
-        sources = [free[name] for name in named if name in free]
-        if len(sources) > 1 and guideline_fault(text) is None:
-            for source in sources:
-                del free[source.id]
-            yield text, sources
+        named = map(_name, _names(_field(entry, "from")))
+        ids = [name for name in dict.fromkeys(named) if name in free]
+        if len(ids) < 2 or guideline_fault(text) is not None:
+            continue
+        sources = [free.pop(name) for name in ids]
+        yield text, sources
 
 
 # -- odd forms -------------------------------------------------------------------------------------
@@ -220,11 +231,15 @@ def _entries(value: object) -> list[Any]:
     """Return the entries of a list; an object alone is one entry."""
     if isinstance(value, dict):
         return [value]
-    return value if isinstance(value, list) else []
+    if isinstance(value, list):
+        return value
+    return []
 
 
 def _field(entry: object, name: str) -> Any:
-    return entry.get(name) if isinstance(entry, dict) else None
+    if not isinstance(entry, dict):
+        return None
+    return entry.get(name)
 
 
 def _word(value: object) -> str:
@@ -240,7 +255,9 @@ def _names(value: object) -> list[Any]:
         return re.split(r"[\s,;]+", value.strip(" []"))
     if isinstance(value, int):
         return [value]
-    return value if isinstance(value, list) else []
+    if isinstance(value, list):
+        return value
+    return []
 
 
 def _name(value: object) -> str:
@@ -253,6 +270,7 @@ def _action(change: Mapping[str, Any]) -> str:
     if action:
         return action
     guideline = _word(change.get("guideline")).strip()
-    if _word(change.get("text")):
+    text = _word(change.get("text"))
+    if text:
         return "REVISE" if guideline else "ADD"
     return "SUPPORT" if guideline else "NOOP"

@@ -58,12 +58,13 @@ def edit_guideline(
     memory = judge.memory
     old = memory.guideline(guideline_id)
     by = _named(by)
-    changes = dict[str, object]()
+    changes = {}
     if text is not None:
         changes.update(_reworded(old, text, by))
-    for name, said in (("pinned_by", pinned), ("retired_by", retired)):
-        if said is not None:
-            changes[name] = by if said else None
+    if pinned is not None:
+        changes["pinned_by"] = by if pinned else None
+    if retired is not None:
+        changes["retired_by"] = by if retired else None
     if rule is not None:
         changes.update(_ruled(old, rule, by))
     if not changes:
@@ -161,26 +162,26 @@ def dismiss_conflict(
     """
     by = _named(by)
     memory = judge.memory
-    selectors = (keys,) if isinstance(keys, str | FeedbackKey) else keys
-    sides = [frozenset(memory.keys(selector)) for selector in selectors]
+    if isinstance(keys, str | FeedbackKey):
+        keys = (keys,)
+    sides = [frozenset(memory.keys(selector)) for selector in keys]
     conflicts = []
     for conflict in memory.conflicts:
         seen = conflict.feedback
-        if conflict.dismissed_by is not None or any(
-            side.isdisjoint(seen) for side in sides
-        ):
-            conflicts.append(conflict)
-        else:
+        meant = not any(side.isdisjoint(seen) for side in sides)
+        if conflict.dismissed_by is None and meant:
             conflicts.append(
                 FeedbackConflict(feedback=seen, exposed_to=seen, dismissed_by=by)
             )
+        else:
+            conflicts.append(conflict)
     if len(sides) < 2 or tuple(conflicts) == memory.conflicts:
-        named = [
-            ", ".join(map(str, conflict.feedback)) for conflict in memory.open_conflicts
-        ]
+        open_ones = []
+        for conflict in memory.open_conflicts:
+            open_ones.append(", ".join(map(str, conflict.feedback)))
         raise InputError(
             "no conflict between these: name both sides, such as t-1@ana t-2@ben; "
-            f"conflicts: {'; '.join(named) or 'none'}"
+            f"conflicts: {'; '.join(open_ones) or 'none'}"
         )
     return judge.replace(memory=replace(memory, conflicts=tuple(conflicts)))
 
@@ -205,12 +206,14 @@ def lock(judge: Judge, *ids: str, unlock: bool = False) -> Judge:
             "free text has no right answer to hold on to; "
             "lock cases of judges with labels or numbers"
         )
+    locks = set(memory.locks)
     for name in ids:
         if unlock:
             _check_locked(memory, name)
+            locks.discard(name)
         else:
             _check_lockable(memory, name)
-    locks = set(memory.locks).difference(ids) if unlock else {*memory.locks, *ids}
+            locks.add(name)
     return judge.replace(memory=replace(memory, locks=tuple(sorted(locks))))
 
 

@@ -30,7 +30,8 @@ async def impact(after: Judge, count: int, run: AlignRun) -> Impact | None:
     cases = taught_cases(after)[:count]
     if not cases or before.memory.hash == after.memory.hash:
         return None
-    pairs = [(judge, case) for judge in (before, after) for case in cases]
+    pairs = [(before, case) for case in cases]
+    pairs += [(after, case) for case in cases]
     with run.timed("impact"):
         judgments = await judge_hidden(pairs, run, "impact")
     failed = [judgment for judgment in judgments if isinstance(judgment, str)]
@@ -39,10 +40,10 @@ async def impact(after: Judge, count: int, run: AlignRun) -> Impact | None:
             f"{len(failed)} of {len(judgments)} judgments for the impact failed: {failed[0]}"
         )
     old_ids = {guideline.id for guideline in before.memory.guidelines}
-    changes = []
-    checked = 0
     olds = judgments[: len(cases)]
     news = judgments[len(cases) :]
+    changes = []
+    checked = 0
     for case, old, new in zip(cases, olds, news, strict=True):
         if isinstance(old, str) or isinstance(new, str):
             continue
@@ -64,17 +65,20 @@ async def impact(after: Judge, count: int, run: AlignRun) -> Impact | None:
 def _effect(
     judge: Judge, case: Case, old: Judgment, new: Judgment
 ) -> Literal["fixed", "broken", "moved"]:
+    was_right = agrees(judge, case, old)
     is_right = agrees(judge, case, new)
-    if agrees(judge, case, old) == is_right:
+    if was_right == is_right:
         return "moved"
     return "fixed" if is_right else "broken"
 
 
 def _speaking(judgment: Judgment, *, beside: Collection[str]) -> tuple[str, ...]:
     """Return the guidelines, beside some, whose findings support the verdict."""
-    names = dict[str, None]()
+    names = {}
     for finding in judgment.findings:
         name = finding.guideline
-        if name and name not in beside and finding.value in (None, judgment.value):
+        if not name or name in beside:
+            continue
+        if finding.value in (None, judgment.value):
             names[name] = None
     return tuple(names)

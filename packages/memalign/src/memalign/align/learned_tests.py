@@ -45,18 +45,26 @@ def proposed_tests(
         tried: How many tests the whole answer has (Bonferroni's correction).
         judged: As for `guideline_fault`.
     """
-    annotations = list(filter(None, map(judge.memory.annotation, keys)))
-    comments = [said.rationale for said in annotations if said.rationale]
-    labels = {said.value for said in annotations if said.value is not None}
+    comments = []
+    labels = set()
+    for annotation in filter(None, map(judge.memory.annotation, keys)):
+        if annotation.rationale:
+            comments.append(annotation.rationale)
+        if annotation.value is not None:
+            labels.add(annotation.value)
+    senses = (True, False)
+    value = _second_of_two(cases)
     sure = len(labels) == 1
-    value = labels.pop() if sure else _second_of_two(cases)
+    if sure:
+        value = labels.pop()
     if not cases or value is None:
         return ()
     outcome = outcome_of(cases, value)
     admitted = []
     for test in _usable(tests, named_parts(judge.instructions), judged, comments):
         column = column_of(cases, test)
-        senses = (test.holds,) if sure else (True, False)
+        if sure:
+            senses = (test.holds,)
         for holding in senses:
             answers = column if holding else column.turned()
             if chance(answers.table(outcome)) * tried * len(senses) <= ALPHA:
@@ -66,8 +74,10 @@ def proposed_tests(
 
 def _second_of_two(cases: Sequence[LabelledCase]) -> Value | None:
     """Return one of the labels if there are two; tests for it are tests for the other one."""
-    labels = sorted({case.label for case in cases}, key=str)
-    return labels[1] if len(labels) == 2 else None
+    labels = {case.label for case in cases}
+    if len(labels) != 2:
+        return None
+    return max(labels, key=str)
 
 
 def _usable(
@@ -77,14 +87,12 @@ def _usable(
     comments: Collection[str],
 ) -> list[CodeTest]:
     """Return the entries that are tests of these fields; a bad one costs itself."""
-    usable = dict[CodeTest, None]()
+    usable = {}
     for entry in tests if isinstance(tests, list) else ():
         test = _test(entry)
-        if (
-            test is not None
-            and test.field in fields
-            and checked(test, judged, comments) is None
-        ):
+        if test is None or test.field not in fields:
+            continue
+        if checked(test, judged, comments) is None:
             usable[test] = None
     return list(usable)[:MOST_TESTS]
 
@@ -93,12 +101,11 @@ def _test(entry: object) -> CodeTest | None:
     """Return the test that an entry is, or None if the entry is malformed."""
     if not isinstance(entry, dict):
         return None
-    plain = {
-        name: part
-        for name, part in entry.items()
-        if part is not None and name != "value"
-    }
+    fields = {}
+    for name, part in entry.items():
+        if part is not None and name != "value":
+            fields[name] = part
     try:
-        return msgspec.convert(plain, CodeTest)
+        return msgspec.convert(fields, CodeTest)
     except msgspec.ValidationError:
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from msgspec import structs
@@ -9,17 +10,28 @@ from msgspec import structs
 from memalign.align.result import AlignResult, BrokenLock
 from memalign.align.run import AlignRun
 from memalign.align.taught_cases import agrees, judge_hidden
+from memalign.errors import AccessDenied, ConfigurationError, MemalignError
 from memalign.judge import Judge
 from memalign.memory import Case, Outcome
-from memalign.types import Judgment
+from memalign.memory.forget import WHY
+from memalign.types import FeedbackKey, Judgment
 
-__all__ = ["broken_locks", "held_back", "with_lessons_waiting"]
+__all__ = [
+    "broken_locks",
+    "held_back",
+    "with_lessons_unanswered",
+    "with_lessons_waiting",
+]
 
 # No case is named: the reason is kept with other people's feedback, and may outlive the case.
 WAITS = (
     "a locked case would be judged wrong, so nothing was learned; "
     "to learn it all the same: --force (force=True)"
 )
+
+
+QUOTED = 50
+"""Pieces of feedback that wait with a provider's words at most: each is exposed to all of them."""
 
 
 async def broken_locks(judge: Judge, run: AlignRun) -> tuple[BrokenLock, ...]:
@@ -29,10 +41,11 @@ async def broken_locks(judge: Judge, run: AlignRun) -> tuple[BrokenLock, ...]:
         judge: The judge that is to be delivered.
         run: Counts what the judgments cost.
     """
+    memory = judge.memory
     pairs = []
-    for name in judge.memory.locks:
-        case = judge.memory.case(name)
-        if case is not None and judge.memory.label(case) is not None:
+    for name in memory.locks:
+        case = memory.case(name)
+        if case is not None and memory.label(case) is not None:
             pairs.append((judge, case))
     with run.timed("locks"):
         judgments = await judge_hidden(pairs, run, "locks")
@@ -46,32 +59,51 @@ async def broken_locks(judge: Judge, run: AlignRun) -> tuple[BrokenLock, ...]:
 def _broken(judge: Judge, case: Case, judgment: Judgment | str) -> BrokenLock:
     label = judge.memory.label(case)
     if isinstance(judgment, str):
-        return BrokenLock(
-            id=case.id, label=label, reason=f"could not be judged: {judgment}"
-        )
+        reason = f"could not be judged: {judgment}"
+        return BrokenLock(id=case.id, label=label, reason=reason)
     names = dict.fromkeys(judgment.guideline_ids)
     for finding in judgment.findings:
         names[finding.guideline] = None
     return BrokenLock(
-        id=case.id, label=label, value=judgment.value, guideline_ids=tuple(names)
+        id=case.id,
+        label=label,
+        value=judgment.value,
+        guideline_ids=tuple(names),
     )
 
 
 def with_lessons_waiting(
-    judge: Judge, reason: str = WAITS, *, quotes: bool = False
+    judge: Judge, reason: str = WAITS, *, exposed_to: Sequence[FeedbackKey] = ()
 ) -> Judge:
     """Return a judge whose pending feedback waits for one reason.
 
     Args:
         judge: The judge.
         reason: The reason; without one, that a locked case would be broken.
-        quotes: Whether the reason may repeat words of any of the feedback, as errors do.
+        exposed_to: The feedback whose words the reason may repeat.
     """
-    keys = tuple(annotation.key for annotation in judge.memory.pending)
-    waiting = Outcome(kind="waiting", reason=reason, exposed_to=keys if quotes else ())
-    return judge.replace(
-        memory=judge.memory.with_outcomes(dict.fromkeys(keys, waiting))
-    )
+    memory = judge.memory
+    waiting = Outcome(kind="waiting", reason=reason, exposed_to=tuple(exposed_to))
+    outcomes = {annotation.key: waiting for annotation in memory.pending}
+    return judge.replace(memory=memory.with_outcomes(outcomes))
+
+
+def with_lessons_unanswered(judge: Judge, error: MemalignError) -> Judge:
+    """Return a judge whose pending feedback waits because no model answered.
+
+    A provider may send back words of what it was asked, so feedback that waits with its words is
+    exposed to all the others. Where that would be too much, the error is only named.
+
+    Args:
+        judge: The judge, which has forgotten.
+        error: Why no model answered.
+    """
+    keys = [annotation.key for annotation in judge.memory.pending]
+    if isinstance(error, ConfigurationError) and not isinstance(error, AccessDenied):
+        return with_lessons_waiting(judge, f"{WHY}: {error}")  # our own words
+    if len(keys) <= QUOTED:
+        return with_lessons_waiting(judge, f"{WHY}: {error}", exposed_to=keys)
+    return with_lessons_waiting(judge, f"{WHY}: {type(error).__name__}")
 
 
 def held_back(result: AlignResult) -> AlignResult:
@@ -81,8 +113,9 @@ def held_back(result: AlignResult) -> AlignResult:
     rows = []
     for row in result.rows:
         entry = ledger.get(row.key)
-        if entry is None:
-            rows.append(row)
+        if entry is not None:
+            state = entry.state
+            rows.append(structs.replace(row, state=state, reason=entry.reason))
         else:
-            rows.append(structs.replace(row, state=entry.state, reason=entry.reason))
+            rows.append(row)
     return replace(result, judge=held, rows=tuple(rows), changed=False)

@@ -26,7 +26,7 @@ from memalign.judge.borne_out import (
 )
 from memalign.judge.code_tests import checked, named_in, shape
 from memalign.memory import Memory
-from memalign.types import CodeTest
+from memalign.types import CodeTest, TestKind
 from memalign.values import ValueType
 
 __all__ = ["mined", "with_mined"]
@@ -64,12 +64,15 @@ def with_mined(memory: Memory, value_type: ValueType, fields: Sequence[str]) -> 
     tests = mined(memory, value_type, fields)
     changed = []
     for guideline in memory.guidelines:
-        alone = len(guideline.exposed_to) == 1
-        if alone and guideline.exposed_to == guideline.supported_by:
-            named = tuple(test for test in tests if named_in(test, guideline.text))
-            if named != guideline.tests:
-                changed.append(replace(guideline, tests=named))
-    return memory.with_guidelines(changed) if changed else memory
+        exposed = guideline.exposed_to
+        if len(exposed) != 1 or exposed != guideline.supported_by:
+            continue
+        named = []
+        for test in tests:
+            if named_in(test, guideline.text):
+                named.append(test)
+        changed.append(replace(guideline, tests=tuple(named)))
+    return memory.with_guidelines(changed)
 
 
 def mined(
@@ -83,15 +86,19 @@ def mined(
         fields: The parts of an item that its instructions name.
     """
     cases = labelled_cases(memory, value_type)
-    rules = _rules(_columns(_candidates(cases, fields), cases), cases)
+    columns = _columns(_candidates(cases, fields), cases)
+    rules = _rules(columns, cases)
     limit = _chance_limit(rules)
+    rules.sort(key=lambda rule: rule.right, reverse=True)
     covered = 0
     chosen = {}
-    for rule in sorted(rules, key=lambda rule: (-rule.right, rule.place)):
-        borne_out = rule.table[1] == 0 and chance(rule.table) <= limit
-        if borne_out and rule.cases & ~covered and rule.test.text not in chosen:
+    for rule in rules:
+        name = rule.test.text
+        if rule.wrong or name in chosen or not rule.cases & ~covered:
+            continue
+        if chance(rule.table) <= limit:
             covered |= rule.cases
-            chosen[rule.test.text] = rule.test
+            chosen[name] = rule.test
     return tuple(chosen.values())
 
 
@@ -102,35 +109,38 @@ class Rule(NamedTuple):
         test: The test.
         cases: The cases in which its answer means its value, as a bit mask.
         table: How the labels agree; see `Column.table`.
-        place: Its place among the candidates.
     """
 
     test: CodeTest
     cases: int
     table: tuple[int, int, int, int]
-    place: int
 
     @property
     def right(self) -> int:
         """The number of cases that it gets right."""
         return self.table[0]
 
+    @property
+    def wrong(self) -> int:
+        """The number of cases that it gets wrong."""
+        return self.table[1]
+
 
 def _rules(
     columns: Mapping[Column, CodeTest], cases: Sequence[LabelledCase]
 ) -> list[Rule]:
     """Return every test in both senses for every label, the sense that finds something first."""
-    labels = sorted({case.label for case in cases}, key=str)
-    outcomes = {label: outcome_of(cases, label) for label in labels}
-    rules: list[Rule] = []
+    outcomes = {}
+    for label in sorted({case.label for case in cases}, key=str):
+        outcomes[label] = outcome_of(cases, label)
+    rules = []
     for holding in (True, False):
         for column, test in columns.items():
             answers = column if holding else column.turned()
             for label, outcome in outcomes.items():
                 meant = replace(test, holds=holding, value=label)
-                rules.append(
-                    Rule(meant, answers.yes, answers.table(outcome), len(rules))
-                )
+                rule = Rule(meant, answers.yes, answers.table(outcome))
+                rules.append(rule)
     return rules
 
 
@@ -145,43 +155,56 @@ def _candidates(cases: Sequence[LabelledCase], fields: Sequence[str]) -> list[Co
             forms.update(_forms(comment))
     tests = set()
     for case in cases:
+        reading = case.reading
         for field in fields:
-            if case.reading.value(field) is None:
+            if reading.value(field) is None:
                 continue
-            text = case.reading.text(field)
-            written = case.reading.text(field, str)
-            for literal in words.intersection(_grams(text)):
-                tests.add(CodeTest(kind="word", field=field, text=literal))
-            for unit in words.intersection(_NUMBERED.findall(text)):
-                tests.add(CodeTest(kind="number", field=field, text=unit))
-            for form in forms.intersection(_forms(written)):
-                tests.add(CodeTest(kind="shape", field=field, text=form))
-    ranked = sorted(tests, key=_rank)
-    return [test for test in ranked if checked(test) is None][:CANDIDATES]
+            text = reading.text(field)
+            shared: dict[TestKind, set[str]] = {
+                "word": words.intersection(_grams(text)),
+                "number": words.intersection(_NUMBERED.findall(text)),
+                "shape": forms.intersection(_forms(reading.text(field, str))),
+            }
+            for kind, literals in shared.items():
+                for literal in literals:
+                    tests.add(CodeTest(kind=kind, field=field, text=literal))
+    usable = []
+    for test in sorted(tests, key=_rank):
+        if checked(test) is None:
+            usable.append(test)
+    return usable[:CANDIDATES]
 
 
 def _rank(test: CodeTest) -> tuple[int, int, str]:
     """Return the place of a test: the most content first, then the fewest stop words."""
-    words = test.text.split()
-    content = [word for word in words if word not in STOP_WORDS]
-    return -sum(map(len, content)), len(words) - len(content), repr(test)
+    letters = 0
+    stops = 0
+    for word in test.text.split():
+        if word in STOP_WORDS:
+            stops += 1
+        else:
+            letters += len(word)
+    return -letters, stops, repr(test)
 
 
 def _grams(text: str) -> Iterator[str]:
     """Yield runs of one to four words with nothing but spaces between them."""
-    for words in map(_TOKEN.findall, _BREAK.split(text)):
+    for part in _BREAK.split(text):
+        words = _TOKEN.findall(part)
         for start in range(len(words)):
-            for end in range(start + 1, min(start + LONGEST, len(words)) + 1):
+            longest = min(LONGEST, len(words) - start)
+            for length in range(1, longest + 1):
+                end = start + length
                 yield " ".join(words[start:end])
 
 
 def _forms(text: str) -> Iterator[str]:
     """Yield the shapes of pieces that are no plain words, such as references and initials."""
     for piece in text.split():
-        stripped = piece.strip(_AROUND)
-        form = shape(
-            stripped.removesuffix(".") if stripped.count(".") == 1 else stripped
-        )
+        piece_alone = piece.strip(_AROUND)
+        if piece_alone.count(".") == 1:
+            piece_alone = piece_alone.removesuffix(".")
+        form = shape(piece_alone)
         if len(form) > 1 and not re.fullmatch("A?a+", form):
             yield form
 
@@ -193,7 +216,9 @@ def _columns(
     columns: dict[Column, CodeTest] = {}
     for test in candidates:
         answers = column_of(cases, test)
-        if answers.yes and answers.no and answers.turned() not in columns:
+        if not answers.yes or not answers.no:
+            continue
+        if answers.turned() not in columns:
             columns.setdefault(answers, test)
     return columns
 
@@ -207,9 +232,8 @@ def _chance_limit(rules: Sequence[Rule]) -> float:
     least = []
     for rule in rules:
         right, wrong, missed, rest = rule.table
-        swapped = min(
-            wrong, missed
-        )  # labels that could be dealt so that the test agrees best
+        # Labels that could be dealt so that the test agrees best.
+        swapped = min(wrong, missed)
         best = (right + swapped, wrong - swapped, missed - swapped, rest + swapped)
         least.append(chance(best))
     least.sort()

@@ -20,7 +20,11 @@ from memalign.align.annotations import (
 )
 from memalign.align.distil import distil
 from memalign.align.impact import impact
-from memalign.align.locks import broken_locks, with_lessons_waiting
+from memalign.align.locks import (
+    broken_locks,
+    with_lessons_unanswered,
+    with_lessons_waiting,
+)
 from memalign.align.mining import with_mined
 from memalign.align.pasted import check_instructions
 from memalign.align.result import AlignResult
@@ -30,7 +34,7 @@ from memalign.errors import ConfigurationError, InputError, ModelError
 from memalign.io import FeedbackSource, OwnVerdicts, RowSource
 from memalign.judge import Judge, Progress, named_parts
 from memalign.judge.rules import lost_rules
-from memalign.memory.forget import WHY, exposed_wordings, forget, without_disputed
+from memalign.memory.forget import exposed_wordings, forget, without_disputed
 from memalign.memory.label_policy import checked_authority
 from memalign.memory.retrieval import embedding_text
 from memalign.models import resolve_embedding
@@ -75,10 +79,10 @@ class MemAlign:
     impact: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("shard_size", "impact"):
-            number = getattr(self, name)
-            if number is not None and number < 1:
-                raise InputError(f"{name} must be 1 or more")
+        if self.shard_size is not None and self.shard_size < 1:
+            raise InputError("shard_size must be 1 or more")
+        if self.impact is not None and self.impact < 1:
+            raise InputError("impact must be 1 or more")
         self.calls()  # which checks the limits
         if self.authority is not None:
             object.__setattr__(self, "authority", checked_authority(self.authority))
@@ -193,10 +197,8 @@ class MemAlign:
         judge = self._configured(judge)
 
         # 1. Forget, without a model. From here on every question is asked by a judge that forgot.
-        staying = (
-            () if people_agree else exposed_wordings(judge.memory, run.removed, keep)
-        )
-        if staying:
+        staying = exposed_wordings(judge.memory, run.removed, keep)
+        if staying and not people_agree:
             names = ", ".join(staying)
             run.notes.append(
                 f"{names} stay: people wrote or confirmed them; with consent they go too"
@@ -214,7 +216,8 @@ class MemAlign:
                 learned = with_lessons_waiting(embedded)
         except (ConfigurationError, ModelError) as error:
             # There is no key, no model or no vector. What was forgotten stays forgotten.
-            learned = with_lessons_waiting(judge, f"{WHY}: {error}", quotes=True)
+            learned = with_lessons_unanswered(judge, error)
+            run.notes.append(f"what other feedback lost waits: {error}")
         return run.result(learned)
 
     def _begin(
@@ -228,14 +231,18 @@ class MemAlign:
 
     def _configured(self, judge: Judge) -> Judge:
         """Return the judge with these knobs."""
-        changes = dict[str, Any]()
-        for name in ("retrieval_k", "embedding_model", "columns"):
-            value = getattr(self, name)
-            if value is not None:
-                changes[name] = value
+        changes: dict[str, Any] = {}
+        if self.retrieval_k is not None:
+            changes["retrieval_k"] = self.retrieval_k
+        if self.embedding_model is not None:
+            changes["embedding_model"] = self.embedding_model
+        if self.columns is not None:
+            changes["columns"] = self.columns
         if self.authority is not None:
             changes["memory"] = replace(judge.memory, authority=self.authority)
-        return judge.replace(**changes) if changes else judge
+        if not changes:
+            return judge
+        return judge.replace(**changes)
 
     async def _distilled(self, judge: Judge, run: AlignRun) -> Judge:
         """Return the judge with its pending feedback distilled.
@@ -247,12 +254,12 @@ class MemAlign:
             return judge
         model = open_reflection_model(judge, self.reflection_model)
         if model.limits.writes:
-            return await distil(
-                judge, model, run, size=self.shard_size or model.limits.shard_size
-            )
+            size = self.shard_size or model.limits.shard_size
+            return await distil(judge, model, run, size=size)
         judge = word_for_word(judge)
         fields = named_parts(judge.instructions)
-        return judge.replace(memory=with_mined(judge.memory, judge.value_type, fields))
+        memory = with_mined(judge.memory, judge.value_type, fields)
+        return judge.replace(memory=memory)
 
 
 def _annotated(judge: Judge, own_verdicts: OwnVerdicts, run: AlignRun) -> Judge:
@@ -261,8 +268,9 @@ def _annotated(judge: Judge, own_verdicts: OwnVerdicts, run: AlignRun) -> Judge:
     news = []
     changed = []
     for row in run.file.rows:
-        if status[row.key] != "unchanged":
-            news.append(row)
+        if status[row.key] == "unchanged":
+            continue
+        news.append(row)
         if status[row.key] == "changed":
             changed.append(row.key)
     memory = add_annotations(judge.memory, news)
@@ -279,17 +287,20 @@ async def _embedded(judge: Judge, run: AlignRun) -> Judge:
     """
     memory = judge.memory
     model = resolve_embedding(judge.embedding_model)
-    known = memory.embedding_model == model.name
-    missing = [case for case in memory.cases if not (known and case.vector)]
+    if memory.embedding_model == model.name:
+        missing = [case for case in memory.cases if not case.vector]
+    else:
+        missing = list(memory.cases)
     if not missing:
         return judge
-    run.tell("embed", 0, len(missing))
-    rows = await run.calls.embed(
-        model, [embedding_text(case.example) for case in missing]
-    )
-    run.tell("embed", len(missing), len(missing))
+    count = len(missing)
+    texts = [embedding_text(case.example) for case in missing]
+    run.tell("embed", 0, count)
+    rows = await run.calls.embed(model, texts)
+    run.tell("embed", count, count)
     cases = []
     for case, row in zip(missing, rows, strict=True):
-        cases.append(replace(case, vector=row.astype("<f4").tobytes()))
+        vector = row.astype("<f4").tobytes()
+        cases.append(replace(case, vector=vector))
     memory = replace(memory.with_cases(cases), embedding_model=model.name)
     return judge.replace(memory=memory)

@@ -122,11 +122,12 @@ class BrokenLock(msgspec.Struct, frozen=True, kw_only=True):
         """`locked case t-1: judged true, experts say false (G3)`."""
         if self.reason:
             return f"locked case {self.id} {self.reason}"
-        named = f" ({', '.join(self.guideline_ids)})" if self.guideline_ids else ""
-        verdict = (
-            f"judged {value_text(self.value)}, experts say {value_text(self.label)}"
-        )
-        return f"locked case {self.id}: {verdict}{named}"
+        value = value_text(self.value)
+        label = value_text(self.label)
+        line = f"locked case {self.id}: judged {value}, experts say {label}"
+        if self.guideline_ids:
+            line += f" ({', '.join(self.guideline_ids)})"
+        return line
 
 
 class Impact(msgspec.Struct, frozen=True, kw_only=True):
@@ -212,7 +213,10 @@ class AlignResult(Generic[ValueT_co]):
         """One line, such as `4 learned, 1 pending (t-7@ana: timed out), new G1-G3, 3 s, $0.004`."""
         counts = Counter(withdrawn=len(self.removed))
         counts.update(map(_outcome, self.rows))
-        parts = [f"{counts[name]} {name}" for name in _ORDER if counts[name]]
+        parts = []
+        for name in _ORDER:
+            if counts[name]:
+                parts.append(f"{counts[name]} {name}")
         pending = self.pending
         if pending:
             key, reason = pending[0]
@@ -222,17 +226,14 @@ class AlignResult(Generic[ValueT_co]):
         if self.guidelines:
             parts.append(f"new {_span(self.guidelines)}")
         if self.broken:
-            parts.append(
-                f"locked and not kept: {', '.join(lock.id for lock in self.broken)}"
-            )
+            ids = ", ".join(lock.id for lock in self.broken)
+            parts.append(f"locked and not kept: {ids}")
         if self.conflicts:
             parts.append(f"conflicts: {len(self.conflicts)}")
-        parts.append(
-            f"{self.seconds:.0f} s" if self.seconds >= 1 else f"{self.seconds:.2g} s"
-        )
-        parts.append(
-            "cost unknown" if self.usage.cost is None else dollars(self.usage.cost)
-        )
+        digits = ".0f" if self.seconds >= 1 else ".2g"
+        parts.append(f"{self.seconds:{digits}} s")
+        cost = self.usage.cost
+        parts.append("cost unknown" if cost is None else dollars(cost))
         return ", ".join(parts)
 
     def __str__(self) -> str:
@@ -240,9 +241,11 @@ class AlignResult(Generic[ValueT_co]):
         news = [*map(str, self.guidelines), *self._conflict_lines()]
         lines = [f"{self.judge.name}: {self.summary}"]
         for line in news[:_SHOWN]:
-            lines.append(textwrap.shorten(line, _WIDTH, placeholder="…"))
-        if len(news) > _SHOWN:
-            lines.append(f"… and {len(news) - _SHOWN:,} more")
+            short = textwrap.shorten(line, _WIDTH, placeholder="…")
+            lines.append(short)
+        more = len(news) - _SHOWN
+        if more > 0:
+            lines.append(f"… and {more:,} more")
         return "\n".join(lines)
 
     __repr__ = __str__
@@ -256,9 +259,11 @@ class AlignResult(Generic[ValueT_co]):
         return html_view(above, ("guideline", "text", "taught by"), rows)
 
     def _conflict_lines(self) -> list[str]:
-        return [
-            f"conflict: {', '.join(each.ids)}: {each.reason}" for each in self.conflicts
-        ]
+        lines = []
+        for conflict in self.conflicts:
+            ids = ", ".join(conflict.ids)
+            lines.append(f"conflict: {ids}: {conflict.reason}")
+        return lines
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON values, for programs; the judge is named, not included."""
@@ -270,25 +275,28 @@ class AlignResult(Generic[ValueT_co]):
             if each.name not in ("judge", "held"):
                 plain[each.name] = as_json(getattr(self, each.name))
         if self.impact is not None:
-            plain["impact"] |= {
-                "fixed": self.impact.fixed,
-                "broken": self.impact.broken,
-            }
-        plain["pending"] = [
-            {"key": str(key), "reason": reason} for key, reason in self.pending
-        ]
+            plain["impact"]["fixed"] = self.impact.fixed
+            plain["impact"]["broken"] = self.impact.broken
+        plain["pending"] = []
+        for key, reason in self.pending:
+            plain["pending"].append({"key": str(key), "reason": reason})
         return plain
 
 
 def _outcome(row: RowReport) -> str:
-    return str(row.state) if row.status in ("new", "changed") else row.status
+    if row.status in ("new", "changed"):
+        return str(row.state)
+    return row.status
 
 
 def _span(guidelines: tuple[Guideline, ...]) -> str:
     """Return `G1-G3`, or the ids one by one if others lie between."""
-    ids = [guideline.id for guideline in guidelines]
-    adjacent = guidelines[-1].number - guidelines[0].number == len(ids) - 1 > 0
-    return f"{ids[0]}-{ids[-1]}" if adjacent else ", ".join(ids)
+    first = guidelines[0]
+    last = guidelines[-1]
+    count = len(guidelines)
+    if count > 1 and last.number - first.number == count - 1:
+        return f"{first.id}-{last.id}"
+    return ", ".join(guideline.id for guideline in guidelines)
 
 
 def conflicts_in(memory: Memory) -> tuple[Conflict, ...]:
@@ -300,27 +308,28 @@ def conflicts_in(memory: Memory) -> tuple[Conflict, ...]:
             if said.value is not None:
                 given[said.key] = said.value
         content = case.example.content_hash
-        if content not in labels and len(set(given.values())) > 1:
-            label = memory.label(case)
-            reason = "by authority, then majority, then recency"
-            if label is None:
-                reason = "a tie, so no label counts until somebody settles it"
-            labels[content] = Conflict(
-                ids=_cases_of(given), annotations=given, label=label, reason=reason
-            )
+        if content in labels or len(set(given.values())) < 2:
+            continue
+        label = memory.label(case)
+        reason = "by authority, then majority, then recency"
+        if label is None:
+            reason = "a tie, so no label counts until somebody settles it"
+        labels[content] = Conflict(
+            ids=_cases_of(given), annotations=given, label=label, reason=reason
+        )
     comments = []
     for named in memory.open_conflicts:
         values = {key: memory.record(key)[0].value for key in named.feedback}
-        comments.append(
-            Conflict(
-                kind="comments",
-                ids=_cases_of(values),
-                annotations=values,
-                reason=named.about,
-            )
+        conflict = Conflict(
+            kind="comments",
+            ids=_cases_of(values),
+            annotations=values,
+            reason=named.about,
         )
+        comments.append(conflict)
     return (*labels.values(), *comments)
 
 
 def _cases_of(keys: Iterable[FeedbackKey]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(key.id for key in keys))
+    ids = dict.fromkeys(key.id for key in keys)
+    return tuple(ids)

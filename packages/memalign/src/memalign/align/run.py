@@ -102,11 +102,13 @@ class AlignRun:
         ledger = {entry.key: entry for entry in judge.memory.ledger()}
         rows = []
         for bad in self.file.invalid:
-            rows.append(
-                RowReport(
-                    line=bad.line, key=bad.id or "", status="invalid", reason=bad.reason
-                )
+            report = RowReport(
+                line=bad.line,
+                key=bad.id or "",
+                status="invalid",
+                reason=bad.reason,
             )
+            rows.append(report)
         for line, row in zip(self.file.lines, self.file.rows, strict=True):
             entry = ledger[row.key]
             report = RowReport(
@@ -117,12 +119,15 @@ class AlignRun:
                 reason=entry.reason,
             )
             rows.append(report)
-        return tuple(sorted(rows, key=lambda row: row.line))
+        rows.sort(key=lambda row: row.line)
+        return tuple(rows)
 
 
 def _only_in(memory: Memory, other: Memory) -> tuple[Guideline, ...]:
     """Return the guidelines of a memory that another one has not."""
     known = {guideline.id for guideline in other.guidelines}
-    return tuple(
-        guideline for guideline in memory.guidelines if guideline.id not in known
-    )
+    new = []
+    for guideline in memory.guidelines:
+        if guideline.id not in known:
+            new.append(guideline)
+    return tuple(new)

@@ -24,12 +24,17 @@ def taught_cases(judge: Judge) -> list[Case]:
 
     They are in the order of content hashes, which does not depend on what was taught first.
     """
+    memory = judge.memory
+    task = task_of(judge)
     taught: dict[str, Case] = {}
-    for case in judge.memory.cases:
-        labelled = judge.memory.label(case) is not None
-        if labelled and task_of(judge).lacks(case.example.content, "the case") is None:
-            taught.setdefault(case.example.content_hash, case)
-    return [taught[content] for content in sorted(taught)]
+    for case in memory.cases:
+        example = case.example
+        if memory.label(case) is None:
+            continue
+        if task.lacks(example.content, "the case") is None:
+            taught.setdefault(example.content_hash, case)
+    contents = sorted(taught)
+    return [taught[content] for content in contents]
 
 
 def agrees(judge: Judge, case: Case, judgment: Judgment) -> bool:
@@ -57,10 +62,10 @@ async def judge_hidden(
 
     async def judged(pair: tuple[Judge, Case]) -> Judgment | str:
         judge, case = pair
+        example = case.example
         try:
-            hidden = judge.without_case(case.example)
+            hidden = judge.without_case(example)
             task = task_of(hidden)
-            example = case.example
             judgment = await decide(
                 task, hidden.memory, example, run.calls, standing=False
             )
@@ -69,5 +74,8 @@ async def judge_hidden(
         run.spend(replace(judgment.usage, seconds={}))
         return judgment
 
-    limit = run.calls.in_flight(open_judging_model(pairs[0][0])) if pairs else 1
+    if not pairs:
+        return []
+    model = open_judging_model(pairs[0][0])
+    limit = run.calls.in_flight(model)
     return await aio.at_most(limit, judged, pairs, partial(run.tell, phase))

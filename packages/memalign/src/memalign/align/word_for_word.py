@@ -24,21 +24,20 @@ _END = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？])\s*")  # noqa: RUF001
 def word_for_word(judge: Judge) -> Judge:
     """Return the judge with a guideline for each pending comment, exposed to that comment alone."""
     memory = judge.memory
-    outcomes = dict[FeedbackKey, Outcome | None]()
+    outcomes: dict[FeedbackKey, Outcome | None] = {}
     for annotation in memory.pending:
         key = annotation.key
-        case = memory.record(key)[1]
-        if not annotation.rationale:
+        comment = annotation.rationale
+        if not comment:
             outcomes[key] = Outcome(kind="example", reason=NO_WORDS, exposed_to=(key,))
             continue
+        _, case = memory.record(key)
         text = comment_as_rule(annotation, case, judge.value_type)
-        fault = guideline_fault(
-            text, judged_texts(case.example.content), [annotation.rationale]
-        )
+        judged = judged_texts(case.example.content)
+        fault = guideline_fault(text, judged, [comment])
         if fault is not None:
-            outcomes[key] = Outcome(
-                kind="refused", reason=REFUSED.format(fault), exposed_to=(key,)
-            )
+            reason = REFUSED.format(fault)
+            outcomes[key] = Outcome(kind="refused", reason=reason, exposed_to=(key,))
             continue
         new = Guideline(
             id=f"G{memory.next_guideline}",
@@ -75,6 +74,7 @@ def _first_sentences(comment: str) -> str:
     ends = [end.start() for end in _END.finditer(comment)]
     ends.append(len(comment))
     for end in reversed(ends[:SENTENCES]):
-        if len(comment[:end].split()) < MAX_WORDS:
-            return comment[:end]
+        sentences = comment[:end]
+        if len(sentences.split()) < MAX_WORDS:
+            return sentences
     return comment[: ends[0]]

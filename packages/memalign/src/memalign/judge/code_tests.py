@@ -52,10 +52,12 @@ class Reading:
 
     def text(self, field: str, form: Callable[[str], str] = str.casefold) -> str:
         """Return the words of a field in normal form, without capitals or in another form."""
-        if (field, form) not in self._texts:
-            words = "\n".join(words_of(field, self.value(field)))
-            self._texts[field, form] = form(literal_form(words))
-        return self._texts[field, form]
+        key = (field, form)
+        if key not in self._texts:
+            words = words_of(field, self.value(field))
+            plain = literal_form("\n".join(words))
+            self._texts[key] = form(plain)
+        return self._texts[key]
 
 
 # -- literals ----------------------------------------------------------------------------------
@@ -81,7 +83,9 @@ def _class_of(character: str) -> str:
         return "0"
     if character.isupper():
         return "A"
-    return "a" if character.isalpha() else character
+    if character.isalpha():
+        return "a"
+    return character
 
 
 def places(text: str, literal: str) -> Iterator[int]:
@@ -102,9 +106,9 @@ def has_word(text: str, literal: str) -> bool:
 
 def _edge(text: str, place: int) -> bool:
     """Return whether a word may begin or end here; in a language without spaces, anywhere."""
-    if not 0 < place < len(text):
+    if place <= 0 or place >= len(text):
         return True
-    return not (_goes_on(text[place - 1]) and _goes_on(text[place]))
+    return not _goes_on(text[place - 1]) or not _goes_on(text[place])
 
 
 def _goes_on(letter: str) -> bool:
@@ -114,11 +118,13 @@ def _goes_on(letter: str) -> bool:
 def named_in(test: CodeTest, text: str) -> bool:
     """Return whether a text has the literal of a test, and the numbers of its bounds."""
     plain = literal_form(text)
-    numbers = {_number(number) for number in _NUMBER.findall(plain)}
+    numbers = set(map(_number, _NUMBER.findall(plain)))
     if not numbers.issuperset(_bounds(test)):
         return False
     literal = literal_of(test)
-    return not literal or has_word(form_of(test)(plain), literal)
+    if not literal:
+        return True
+    return has_word(form_of(test)(plain), literal)
 
 
 # -- answers -----------------------------------------------------------------------------------
@@ -148,11 +154,11 @@ def found_words(test: CodeTest, reading: Reading) -> str | None:
     words = reading.text(test.field, str)
     text = reading.text(test.field, form_of(test))
     place = _place(test, text)
-    if place < 0 or len(text) != len(
-        words
-    ):  # some letters have another length without capitals
+    # Some letters have another length without capitals.
+    if place < 0 or len(text) != len(words):
         return literal_form(test.text)
-    return words[place : place + len(literal_of(test))]
+    end = place + len(literal_of(test))
+    return words[place:end]
 
 
 def facts(memory: Memory, reading: Reading) -> tuple[Finding, ...]:
@@ -162,11 +168,14 @@ def facts(memory: Memory, reading: Reading) -> tuple[Finding, ...]:
         for test in guideline.tests:
             said = sentence(test)
             answer = holds(test, reading)
-            if answer is not None and said not in findings:
-                taught_by = memory.sources_of(guideline)
-                findings[said] = Finding(
-                    guideline=guideline.id, test=said, holds=answer, taught_by=taught_by
-                )
+            if answer is None or said in findings:
+                continue
+            findings[said] = Finding(
+                guideline=guideline.id,
+                test=said,
+                holds=answer,
+                taught_by=memory.sources_of(guideline),
+            )
     return tuple(findings.values())
 
 
@@ -177,9 +186,13 @@ def _place(test: CodeTest, text: str) -> int:
         return text.find(literal)
     if test.kind == "ends":
         place = len(text) - len(literal)
-        return place if text.endswith(literal) and _edge(text, place) else -1
+        if text.endswith(literal) and _edge(text, place):
+            return place
+        return -1
     place = next(places(text, literal), -1)
-    return -1 if test.kind == "starts" and place > 0 else place
+    if test.kind == "starts" and place > 0:
+        return -1
+    return place
 
 
 def _words_in(text: str) -> int:
@@ -197,12 +210,14 @@ def _numbers(text: str, unit: str) -> Iterator[float]:
     """Yield the numbers with a unit right before or after them, with or without a space."""
     room = len(unit) + 2
     for number in _NUMBER.finditer(text):
-        after = text[number.end() : number.end() + room].removeprefix(" ")
-        before = text[max(number.start() - room, 0) : number.start()].removesuffix(" ")
+        start, end = number.span()
+        first = max(start - room, 0)
+        before = text[first:start].removesuffix(" ")
+        after = text[end : end + room].removeprefix(" ")
         follows = after.startswith(unit) and _edge(after, len(unit))
         leads = before.endswith(unit) and _edge(before, len(before) - len(unit))
         if follows or leads:
-            yield _number(number.group())
+            yield _number(number[0])
 
 
 def _number(digits: str) -> float:
@@ -210,7 +225,9 @@ def _number(digits: str) -> float:
 
     One comma before three digits is a thousands separator, one point is not.
     """
-    mark = "," if digits.rfind(",") > digits.rfind(".") else "."
+    mark = "."
+    if digits.rfind(",") > digits.rfind("."):
+        mark = ","
     whole, mark, rest = digits.rpartition(mark)
     plain = whole.replace(",", "").replace(".", "")
     thousands = mark == "," and "." not in whole and len(rest) == 3
@@ -224,9 +241,9 @@ def _bounds(test: CodeTest) -> list[float]:
 
 
 def _within(test: CodeTest, number: float) -> bool:
-    low = -math.inf if test.low is None else test.low
-    high = math.inf if test.high is None else test.high
-    return low <= number <= high
+    if test.low is not None and number < test.low:
+        return False
+    return test.high is None or number <= test.high
 
 
 # -- words for people, and faults --------------------------------------------------------------
@@ -264,19 +281,23 @@ def sentence(test: CodeTest, *, positive: bool = True) -> str:
         s="s" if " " in text else "",
         bounds=bounds,
         of=f" of {bounds}" if bounds else "",
-    ).removesuffix(' with ""')
+    )
+    if not positive:
+        verb = _DENIED[verb]
     subject = _SUBJECTS.get(test.field, test.field)
-    return f"{subject} {verb if positive else _DENIED[verb]} {found}"
+    return f"{subject} {verb} {found}".removesuffix(' with ""')
 
 
 def _bounds_in_words(test: CodeTest) -> str:
+    if test.low is None and test.high is None:
+        return ""
     if test.low is None:
-        return "" if test.high is None else f"at most {test.high:g}"
+        return f"at most {test.high:g}"
     if test.high is None:
         return f"at least {test.low:g}"
-    return (
-        f"{test.low:g}" if test.low == test.high else f"{test.low:g} to {test.high:g}"
-    )
+    if test.low == test.high:
+        return f"{test.low:g}"
+    return f"{test.low:g} to {test.high:g}"
 
 
 def checked(
@@ -297,10 +318,12 @@ def checked(
 
 def _field_fault(test: CodeTest) -> str | None:
     try:
-        known = Part.parse(test.field).field in CONTENT_FIELDS
+        part = Part.parse(test.field)
     except InputError as error:
         return str(error)
-    return None if known else f"an example has no field {test.field!r}"
+    if part.field not in CONTENT_FIELDS:
+        return f"an example has no field {test.field!r}"
+    return None
 
 
 def _literal_fault(test: CodeTest) -> str | None:
@@ -309,12 +332,17 @@ def _literal_fault(test: CodeTest) -> str | None:
     most = LONGEST_SHAPE if test.kind == "shape" else LONGEST
     if len(test.text) > most:
         return f"its literal has more than {most} characters"
-    has_sign = len(test.text) > 1 and any(map(str.isalnum, test.text))
-    return "its example has no shape" if test.kind == "shape" and not has_sign else None
+    if test.kind == "shape":
+        has_sign = any(map(str.isalnum, test.text))
+        if len(test.text) < 2 or not has_sign:
+            return "its example has no shape"
+    return None
 
 
 def _bounds_fault(test: CodeTest) -> str | None:
     bounds = _bounds(test)
     if not all(map(math.isfinite, bounds)) or bounds != sorted(bounds):
         return "no number lies between its bounds"
-    return "it has no bound" if test.kind == "length" and not bounds else None
+    if test.kind == "length" and not bounds:
+        return "it has no bound"
+    return None

@@ -207,14 +207,14 @@ def verdict_schema(value_type: ValueType) -> nw.Schema:
     """Return the columns of what `predict_batch` gives, with their types."""
     import narwhals as nw
 
-    kinds: dict[str, Any] = {"bool": nw.Boolean, "int": nw.Int64, "float": nw.Float64}
-    schema: dict[str, Any] = dict.fromkeys(_VERDICT, nw.String)
-    schema["value"] = kinds.get(value_type.kind, nw.String)
-    schema |= dict.fromkeys(("probability", "cost"), nw.Float64)
-    schema |= dict.fromkeys(
-        ("input_tokens", "cached_tokens", "output_tokens"), nw.Int64
-    )
-    return nw.Schema({name: kind() for name, kind in schema.items()})
+    kinds = {"bool": nw.Boolean, "int": nw.Int64, "float": nw.Float64}
+    schema: dict[str, Any] = {name: nw.String() for name in _VERDICT}
+    schema["value"] = kinds.get(value_type.kind, nw.String)()
+    for name in ("probability", "cost"):
+        schema[name] = nw.Float64()
+    for name in ("input_tokens", "cached_tokens", "output_tokens"):
+        schema[name] = nw.Int64()
+    return nw.Schema(schema)
 
 
 def keys_of(
@@ -242,8 +242,10 @@ def keys_of(
         if name not in table.columns:
             form = "it is a frame that predict_batch gave, or some of its rows"
             raise InputError(f"done has no column {name}; {form}")
-    rows = table.filter((nw.col("judge") == signature) & nw.col("error").is_null())
-    return set(zip(rows["id"].to_list(), rows["content_hash"].to_list(), strict=True))
+    own = nw.col("judge") == signature
+    answered = nw.col("error").is_null()
+    rows = table.filter(own & answered)
+    return set(rows.select("id", "content_hash").rows())
 
 
 def content_hashes(

@@ -123,8 +123,10 @@ def rules_in_force(memory: Memory, value_type: ValueType) -> tuple[CodeRule, ...
     def make() -> tuple[CodeRule, ...]:
         made = []
         for guideline in memory.semantic:
-            made += _rules(memory, value_type, guideline)
-        return tuple(rule for rule in made if isinstance(rule, CodeRule))
+            for rule in _rules(memory, value_type, guideline):
+                if isinstance(rule, CodeRule):
+                    made.append(rule)
+        return tuple(made)
 
     return cached(memory, ("rules", value_type), make)
 
@@ -137,12 +139,15 @@ def kept_rules(
     Nothing follows from a rule that an item keeps. A weak model that is told so takes it for the
     reason of its verdict: the embedded one had 5 of 24 items right with it, 17 without.
     """
-    breaking = {
-        sentence(rule.test): rule.answer for rule in rules_in_force(memory, value_type)
-    }
-    return {
-        fact.test for fact in found if breaking.get(fact.test or "") is (not fact.holds)
-    }
+    breaking = {}
+    for rule in rules_in_force(memory, value_type):
+        breaking[sentence(rule.test)] = rule.answer
+    kept = set()
+    for fact in found:
+        answer = breaking.get(fact.test or "")
+        if answer is not None and answer is not fact.holds:
+            kept.add(fact.test)
+    return kept
 
 
 def rule_sentence(memory: Memory, value_type: ValueType, guideline: Guideline) -> str:
@@ -236,19 +241,24 @@ class _Candidate:
         comments = self._comments()
         text = self._unlabelled(self.guideline)
         answer = forbidden_answer(self.test, text, comments)
-        own_words = self.guideline.origin == "distilled" and not self.guideline.pinned
-        if answer is None and own_words and not excepting(text):
+        by_model = self.guideline.origin == "distilled" and not self.guideline.pinned
+        if answer is None and by_model and not excepting(text):
             # A model words a rule with its occasion; what the experts said themselves counts.
             answers = {forbidden_answer(self.test, comment) for comment in comments}
-            answer = answers.pop() if len(answers) == 1 else None
-        return answer if answer is not None and self._rejects(answer) else None
+            if len(answers) == 1:
+                answer = answers.pop()
+        if answer is None or not self._rejects(answer):
+            return None
+        return answer
 
     def _comments(self) -> list[str]:
         """Return the experts' own words behind the guideline."""
-        annotations = map(self.memory.annotation, self.guideline.supported_by)
-        return [
-            (annotation and annotation.rationale) or "" for annotation in annotations
-        ]
+        comments = []
+        for key in self.guideline.supported_by:
+            annotation = self.memory.annotation(key)
+            words = annotation.rationale if annotation is not None else None
+            comments.append(words or "")
+        return comments
 
     def _unlabelled(self, guideline: Guideline) -> str:
         """Return the text of a guideline without the label that stands at its end."""
@@ -262,10 +272,13 @@ class _Candidate:
         if self.value_type.kind == "bool":
             return self._value_where(answer) is False
         ids = {key.id for key in self.guideline.supported_by}
-        taught = [case for case in self.memory.cases if case.id in ids]
-        return not ids or any(
-            holds(self.test, Reading(case.example.content)) is answer for case in taught
-        )
+        if not ids:
+            return True
+        for case in filter(None, map(self.memory.case, ids)):
+            reading = Reading(case.example.content)
+            if holds(self.test, reading) is answer:
+                return True
+        return False
 
     def _rejecting_answer(self) -> bool:
         """Return the answer of a confirmed rule: of yes and no the one that means no."""
@@ -275,12 +288,15 @@ class _Candidate:
     def _value_where(self, answer: bool) -> Value | None:
         """Return the label if the test answers so: the test's own, or the other one of two."""
         labels = self.value_type.labels
-        if self.test.value not in labels:
+        own = self.test.value
+        if own not in labels:
             return None
         if answer is self.test.holds:
-            return self.test.value
-        others = [label for label in labels if label != self.test.value]
-        return others[0] if len(others) == 1 else None
+            return own
+        others = [label for label in labels if label != own]
+        if len(others) != 1:
+            return None
+        return others[0]
 
     def _counterexample(self, answer: bool, value: Value) -> str | None:
         """Return the key of feedback with another label although the test answers so, or None."""
@@ -299,13 +315,18 @@ class _Candidate:
 
     def _is_borne_out(self, answer: bool, value: Value) -> bool:
         """Return whether labels agree with the rule better than by chance."""
-        key = ("labelled cases", self.value_type)
+        memory = self.memory
+        kind = self.value_type
         cases = cached(
-            self.memory, key, lambda: labelled_cases(self.memory, self.value_type)
+            memory, ("labelled cases", kind), lambda: labelled_cases(memory, kind)
         )
+        if not cases:
+            return False
         column = column_of(cases, self.test)
-        table = (column if answer else column.turned()).table(outcome_of(cases, value))
-        return bool(cases) and chance(table) <= ALPHA
+        if not answer:
+            column = column.turned()
+        table = column.table(outcome_of(cases, value))
+        return chance(table) <= ALPHA
 
     def _said_otherwise(self) -> str | None:
         """Return whose words name what the test finds, and make an exception or allow it."""
@@ -314,16 +335,17 @@ class _Candidate:
                 return other.id
         for annotation in self.memory.annotations():
             comment = annotation.rationale
-            if comment and named_in(self.test, comment):
-                labelled = annotation.value is not None
-                forbids = labelled or forbidden_answer(self.test, comment) is not None
-                if excepting(comment) or not forbids:
-                    return str(annotation.key)
+            if not comment or not named_in(self.test, comment):
+                continue
+            forbids = forbidden_answer(self.test, comment) is not None
+            allows = annotation.value is None and not forbids
+            if allows or excepting(comment):
+                return str(annotation.key)
         return None
 
     def _allows(self, guideline: Guideline) -> bool:
         """Return whether a guideline names what the test finds, and does not forbid it."""
-        named = named_in(self.test, guideline.text)
-        return (
-            named and forbidden_answer(self.test, self._unlabelled(guideline)) is None
-        )
+        if not named_in(self.test, guideline.text):
+            return False
+        text = self._unlabelled(guideline)
+        return forbidden_answer(self.test, text) is None

@@ -88,17 +88,21 @@ async def _swapped_judgment(
     turned_item = task.item(_swapped(item.example, names))
     prompt = await prompt_of(task, memory, item, model, calls)
     turned = await prompt_of(task, memory, turned_item, model, calls)
-    asking = [_answered(task, memory, side, model, calls) for side in (prompt, turned)]
-    first, second = _both_or_raise(
-        await asyncio.gather(*asking, return_exceptions=True)
+    answers = await asyncio.gather(
+        _answered(task, memory, prompt, model, calls),
+        _answered(task, memory, turned, model, calls),
+        return_exceptions=True,
     )
+    first, second = _both_or_raise(answers)
     second = _renamed(second, names, prompt)
+    example_ids = dict.fromkeys(first.example_ids + second.example_ids)
+    notes = dict.fromkeys(first.notes + second.notes)
     return replace(
         first,
         confidence=1.0 if first.value == second.value else 0.5,
-        example_ids=tuple(dict.fromkeys((*first.example_ids, *second.example_ids))),
+        example_ids=tuple(example_ids),
         usage=first.usage + second.usage,
-        notes=tuple(dict.fromkeys((*first.notes, *second.notes))),
+        notes=tuple(notes),
     )
 
 
@@ -123,18 +127,18 @@ def _swapped_names(task: Task, item: Item) -> dict[str, str]:
         InputError: No field has exactly two of the judge's choices as its keys.
     """
     choices = task.value_type.choices
-    shown = {
-        name: value
-        for name, value in item.example.content.items()
-        if name in task.fields
-    }
+    shown = {}
+    for name, value in item.example.content.items():
+        if name in task.fields:
+            shown[name] = value
     sides = tuple(sides_of(shown, choices))
     if len(sides) != 2:
         form = f'{{"{choices[0]}": …, "{choices[1]}": …}}'
         raise InputError(
             f"{item.example.id}: swap needs two of the choices as the keys of a field: {form}"
         )
-    return dict([sides, sides[::-1]])
+    one, other = sides
+    return {one: other, other: one}
 
 
 def _swapped(example: Example, names: Mapping[str, str]) -> Example:
@@ -142,7 +146,10 @@ def _swapped(example: Example, names: Mapping[str, str]) -> Example:
     fields = {}
     for name, value in example.content.items():
         if isinstance(value, dict) and names.keys() <= value.keys():
-            fields[name] = {key: value[names.get(key, key)] for key in value}
+            turned = dict(value)
+            for side, other in names.items():
+                turned[side] = value[other]
+            fields[name] = turned
     return replace(example, **fields)
 
 
@@ -151,14 +158,15 @@ def _renamed(judgment: Judgment, names: Mapping[Any, str], prompt: Prompt) -> Ju
     findings = []
     for finding in judgment.findings:
         if finding.test is None:
-            findings.append(
-                replace(finding, value=names.get(finding.value, finding.value))
-            )
+            value = names.get(finding.value, finding.value)
+            findings.append(replace(finding, value=value))
     # Its words call each side by the other's name, and are read beside a verdict that does not.
     reason = judgment.rationale
     if reason:
         reason = f"With {' and '.join(names)} swapped: {reason}"
-    value = names.get(judgment.value, judgment.value)
     return replace(
-        judgment, value=value, rationale=reason, findings=(*findings, *prompt.facts)
+        judgment,
+        value=names.get(judgment.value, judgment.value),
+        rationale=reason,
+        findings=(*findings, *prompt.facts),
     )

@@ -49,16 +49,20 @@ def forget(
         memory, removed, why=WHY, people_agree=people_agree, keep=keep
     )
     cases = _cases_without(memory, removed)
+    embedding_model = memory.embedding_model
+    if not cases:
+        embedding_model = None
     stones = {stone.key: stone for stone in memory.tombstones}
     for key in removed:
         stones[key] = Tombstone(key=key, state=state)
     memory = replace(
         memory,
         cases=cases,
-        embedding_model=memory.embedding_model if cases else None,
-        tombstones=tuple(sorted(stones.values(), key=lambda stone: stone.key)),
+        embedding_model=embedding_model,
+        tombstones=tuple(stones[key] for key in sorted(stones)),
     )
-    return replace(memory, locks=tuple(filter(memory.has_label, memory.locks)))
+    locks = filter(memory.has_label, memory.locks)
+    return replace(memory, locks=tuple(locks))
 
 
 def forget_lessons(
@@ -82,28 +86,34 @@ def forget_lessons(
         keep: As for `forget`.
     """
     gone = frozenset(keys)
-    staying = () if people_agree else exposed_wordings(memory, gone, keep)
+    staying: Collection[str] = ()
+    if not people_agree:
+        staying = exposed_wordings(memory, gone, keep)
     exposed = set()
     waiting = set(gone)
+    rest = []
     for guideline in memory.guidelines:
-        if guideline.id not in staying and not gone.isdisjoint(guideline.exposure):
+        if gone.isdisjoint(guideline.exposure) or guideline.id in staying:
+            rest.append(_unexposed(guideline, gone))
+        else:
             exposed.add(guideline.id)
             waiting.update(guideline.supported_by)
     # An example may have been covered by a rule that goes, and the reason why something waits may
     # stem from the feedback that goes.
     for annotation in memory.annotations():
-        if annotation.outcome and not gone.isdisjoint(annotation.outcome.exposed_to):
+        outcome = annotation.outcome
+        if outcome and not gone.isdisjoint(outcome.exposed_to):
             waiting.add(annotation.key)
-    conflicts = [each for each in memory.conflicts if gone.isdisjoint(each.exposed_to)]
+    conflicts = []
+    for conflict in memory.conflicts:
+        if gone.isdisjoint(conflict.exposed_to):
+            conflicts.append(conflict)
     memory = replace(memory, conflicts=tuple(conflicts))
     memory = memory.without_verdicts_beside(memory.ids_beside(gone))
+    memory = memory.with_guidelines(rest)
     memory = memory.without_guidelines(exposed)
-    memory = memory.with_guidelines(
-        _unexposed(rule, gone) for rule in memory.guidelines
-    )
-    return memory.with_outcomes(
-        dict.fromkeys(waiting, Outcome(kind="waiting", reason=why))
-    )
+    outcome = Outcome(kind="waiting", reason=why)
+    return memory.with_outcomes(dict.fromkeys(waiting, outcome))
 
 
 def exposed_wordings(
@@ -121,10 +131,11 @@ def exposed_wordings(
     withdrawing = {name_key(key.source) for key in gone}
     staying = []
     for guideline in memory.guidelines:
-        if guideline.people and not gone.isdisjoint(guideline.exposure):
-            authors = map(name_key, guideline.people)
-            if guideline.id in keep or withdrawing.isdisjoint(authors):
-                staying.append(guideline.id)
+        authors = set(map(name_key, guideline.people))
+        if not authors or gone.isdisjoint(guideline.exposure):
+            continue
+        if guideline.id in keep or withdrawing.isdisjoint(authors):
+            staying.append(guideline.id)
     return tuple(staying)
 
 
@@ -138,9 +149,12 @@ def without_disputed(memory: Memory) -> Memory:
     for guideline in memory.guidelines:
         taught |= disputed & guideline.exposure
     for annotation in memory.annotations():
-        if annotation.outcome is not None:
-            taught.update(disputed.intersection(annotation.outcome.exposed_to))
-    return forget_lessons(memory, taught, why=DISPUTED) if taught else memory
+        outcome = annotation.outcome
+        if outcome is not None:
+            taught.update(disputed.intersection(outcome.exposed_to))
+    if not taught:
+        return memory
+    return forget_lessons(memory, taught, why=DISPUTED)
 
 
 def _cases_without(memory: Memory, removed: frozenset[FeedbackKey]) -> tuple[Case, ...]:
@@ -151,9 +165,12 @@ def _cases_without(memory: Memory, removed: frozenset[FeedbackKey]) -> tuple[Cas
         if case.id not in touched:
             cases.append(case)
             continue
-        rest = tuple(said for said in case.annotations if said.key not in removed)
+        rest = []
+        for annotation in case.annotations:
+            if annotation.key not in removed:
+                rest.append(annotation)
         if rest:
-            cases.append(replace(case, annotations=rest))
+            cases.append(replace(case, annotations=tuple(rest)))
     return tuple(cases)
 
 
@@ -162,15 +179,20 @@ def _unexposed(guideline: Guideline, gone: frozenset[FeedbackKey]) -> Guideline:
 
     If it was exposed to one of them, its tests go too: they may stem from that feedback alone.
     """
-    if gone.isdisjoint(guideline.exposure) and gone.isdisjoint(guideline.supported_by):
-        return guideline
     exposed = _others(guideline.exposed_to, gone)
+    supporters = _others(guideline.supported_by, gone)
     if exposed != guideline.exposed_to:
         guideline = replace(guideline, exposed_to=exposed, tests=())
-    return replace(guideline, supported_by=_others(guideline.supported_by, gone))
+    if supporters != guideline.supported_by:
+        guideline = replace(guideline, supported_by=supporters)
+    return guideline
 
 
 def _others(
     keys: Collection[FeedbackKey], gone: frozenset[FeedbackKey]
 ) -> tuple[FeedbackKey, ...]:
-    return tuple(key for key in keys if key not in gone)
+    others = []
+    for key in keys:
+        if key not in gone:
+            others.append(key)
+    return tuple(others)

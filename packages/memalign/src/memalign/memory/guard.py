@@ -12,6 +12,7 @@ import re
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator
 from functools import cached_property
+from itertools import filterfalse
 from typing import NamedTuple
 
 from memalign.content.encoding import encode
@@ -49,13 +50,15 @@ _HIDDEN = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164"
     "\ufe00-\ufe0d\uffa0\U000e0000-\U000e0fff]"
 )
+_LIST_MARK = re.compile(r"^(?:[-*•]\s+|\d+[.)]\s+)")
 _INVISIBLE = ("Cc", "Cf", "Co", "Cs", "Zl", "Zp")
 """Categories of characters that nobody sees."""
 
 
 def tidy(text: str) -> str:
     """Return the text in one line: runs of white space become one space, and a list mark goes."""
-    return re.sub(r"^(?:[-*•]\s+|\d+[.)]\s+)", "", " ".join(text.split())).strip()
+    line = " ".join(text.split())
+    return _LIST_MARK.sub("", line).strip()
 
 
 def guideline_fault(
@@ -74,11 +77,12 @@ def guideline_fault(
     fault = _size_fault(text) or _form_fault(text)
     if fault is not None:
         return fault
-    texts = judged if isinstance(judged, JudgedTexts) else JudgedTexts(judged)
-    field = texts.copied(text, comments)
-    return (
-        None if field is None else f"it copies eight words of what was judged ({field})"
-    )
+    if not isinstance(judged, JudgedTexts):
+        judged = JudgedTexts(judged)
+    field = judged.copied(text, comments)
+    if field is None:
+        return None
+    return f"it copies eight words of what was judged ({field})"
 
 
 def _size_fault(text: str) -> str | None:
@@ -94,15 +98,17 @@ def _size_fault(text: str) -> str | None:
 
 def _form_fault(text: str) -> str | None:
     """Return why the text would be more to a model than a rule."""
-    invisible = any(unicodedata.category(character) in _INVISIBLE for character in text)
-    if invisible or _HIDDEN.search(text):
+    categories = set(map(unicodedata.category, text))
+    if not categories.isdisjoint(_INVISIBLE) or _HIDDEN.search(text):
         return "it contains line breaks or invisible characters"
     plain = unicodedata.normalize("NFKC", text)
-    if _MARKS.search(plain) or encode(plain) != json.dumps(plain, ensure_ascii=False):
+    unsafe = encode(plain) != json.dumps(plain, ensure_ascii=False)
+    if unsafe or _MARKS.search(plain):
         return "it contains a control token of chat models or a fence"
     turn = _TURN.search(plain)
     if turn is not None:
-        return f"it opens a chat turn with {turn[0].lstrip('.;!? ')!r}"
+        opening = turn[0].lstrip(".;!? ")
+        return f"it opens a chat turn with {opening!r}"
     if _VERDICT.search(plain):
         return "it contains a verdict in the form of a model's answer"
     return None
@@ -116,7 +122,7 @@ class JudgedTexts:
 
     def __init__(self, texts: Iterable[tuple[str, str]] = ()) -> None:
         self._texts = tuple(texts)
-        self._sources: dict[int, _Source] = {}
+        self._sources: dict[str, _Source] = {}
 
     def copied(self, text: str, comments: Collection[str]) -> str | None:
         """Return the field of a judged text that shares a run with `text`, but with no comment.
@@ -126,18 +132,15 @@ class JudgedTexts:
             comments: The experts' own words that the rule stems from.
         """
         runs = [*_spaced_runs(text), *_unspaced_runs(text)]
+        for comment in comments:
+            theirs = _Source(comment)
+            runs = list(filterfalse(theirs.holds, runs))
         if not runs:
             return None
-        quoted = list(map(_Source, comments))
-        for place, (field, source) in enumerate(self._texts):
-            if place not in self._sources:
-                self._sources[place] = _Source(source)
-            judged = self._sources[place]
-            for run in runs:
-                if judged.holds(run) and not any(
-                    comment.holds(run) for comment in quoted
-                ):
-                    return field
+        for field, source in self._texts:
+            judged = self._sources.setdefault(source, _Source(source))
+            if any(map(judged.holds, runs)):
+                return field
         return None
 
 
@@ -161,31 +164,44 @@ class _Source:
         return f" {word_form(self._text)} "
 
     def holds(self, run: _WordRun) -> bool:
-        text = self._words if run.words else self._text
-        if (
-            run.part not in self._parts
-        ):  # neighbours share it, and nearly always it is in no text
-            self._parts[run.part] = run.part in text
-        return self._parts[run.part] and run.text in text
+        text = self._text
+        if run.words:
+            text = self._words
+        # Neighbours share a part, and nearly always it is in no text.
+        part = run.part
+        if part not in self._parts:
+            self._parts[part] = part in text
+        return self._parts[part] and run.text in text
 
 
 def _spaced_runs(text: str) -> Iterator[_WordRun]:
     words = word_form(text).split()
+    half = COPIED_WORDS // 2
     for start, middle in _starts(len(words), COPIED_WORDS):
-        run = " ".join(words[start : start + COPIED_WORDS])
-        part = " ".join(words[middle : middle + COPIED_WORDS // 2])
+        end = start + COPIED_WORDS
+        part_end = middle + half
+        run = " ".join(words[start:end])
+        part = " ".join(words[middle:part_end])
         yield _WordRun(f" {run} ", f" {part} ", True)
 
 
 def _unspaced_runs(text: str) -> Iterator[_WordRun]:
+    length = 2 * COPIED_WORDS
     for run in UNSPACED.findall(text):
-        for start, middle in _starts(len(run), 2 * COPIED_WORDS):
-            part = run[middle : middle + COPIED_WORDS]
-            yield _WordRun(run[start : start + 2 * COPIED_WORDS], part, False)
+        for start, middle in _starts(len(run), length):
+            end = start + length
+            part_end = middle + COPIED_WORDS
+            whole = run[start:end]
+            part = run[middle:part_end]
+            yield _WordRun(whole, part, False)
 
 
 def _starts(count: int, length: int) -> Iterator[tuple[int, int]]:
     """Yield the start of each run of this length, and the next multiple of its half."""
     half = length // 2
     for start in range(count - length + 1):
-        yield start, -(-start // half) * half
+        past = start % half
+        middle = start
+        if past:
+            middle += half - past
+        yield start, middle

@@ -41,21 +41,24 @@ def policy_label(
         annotations: All that people said of the case.
         authority: The sources whose label decides, first one first.
     """
-    labelled = [
-        annotation for annotation in annotations if annotation.value is not None
-    ]
-    if len(labelled) < 2:  # nearly all cases, and asked of every case again and again
-        return labelled[0].value if labelled else None
-    sides: dict[tuple[str, str], list[Annotation | Feedback]] = {}
-    for annotation in labelled:
-        # A bool and an int of equal value never meet in one judge; the type keeps them apart.
-        side = (type(annotation.value).__name__, str(annotation.value))
-        sides.setdefault(side, []).append(annotation)
+    sides: dict[Value, list[Annotation | Feedback]] = {}
+    for annotation in annotations:
+        label = annotation.value
+        if label is not None:
+            sides.setdefault(label, []).append(annotation)
+    if len(sides) < 2:
+        return next(iter(sides), None)
     order = list(map(name_key, authority))
-    weights = {side: _weight(said, order) for side, said in sides.items()}
-    first, *others = sorted(sides, key=weights.__getitem__, reverse=True)
-    tied = bool(others) and weights[first] == weights[others[0]]
-    return None if tied else sides[first][0].value
+    heaviest = None
+    first = None
+    for label, side in sides.items():
+        weight = _weight(side, order)
+        if heaviest is None or weight > heaviest:
+            heaviest = weight
+            first = label
+        elif weight == heaviest:
+            first = None  # a tie, unless another label weighs more
+    return first
 
 
 def _weight(
@@ -68,9 +71,12 @@ def _weight(
     for annotation in side:
         name = name_key(annotation.source)
         # An unnamed source is `unknown`, or `unknown:ID` if several are told apart.
-        if name in order or name.partition(":")[0] != UNKNOWN_SOURCE:
-            named = True
+        base, _, _ = name.partition(":")
         if name in order:
+            named = True
             place = min(place, order.index(name))
-        latest = max(latest, annotation.created_at or "")
+        elif base != UNKNOWN_SOURCE:
+            named = True
+        if annotation.created_at:
+            latest = max(latest, annotation.created_at)
     return named, -place, len(side), latest

@@ -43,6 +43,11 @@ __all__ = [
     "Tombstone",
 ]
 
+_NO_FEEDBACK = (
+    "no feedback{}; `memalign show NAME --ledger` "
+    "(in Python: judge.memory.ledger()) lists every key"
+)
+
 replace = msgspec.structs.replace
 Entry = TypeVar("Entry", "Case", Guideline)
 
@@ -78,11 +83,12 @@ class Annotation(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def of(cls, feedback: Feedback) -> Annotation:
         """Return a new annotation whose lesson is still to be learned."""
+        rationale = (feedback.rationale or "").strip()
         return cls(
             id=feedback.id,
             source=feedback.source,
             value=feedback.value,
-            rationale=(feedback.rationale or "").strip() or None,
+            rationale=rationale or None,
             created_at=feedback.created_at,
             meta=feedback.meta,
         )
@@ -100,7 +106,9 @@ class Annotation(msgspec.Struct, frozen=True, kw_only=True):
     def says(self, feedback: Feedback) -> bool:
         """Return whether `feedback` says just the same; a new time alone is nothing new."""
         other = Annotation.of(feedback)
-        return self.value == other.value and self.rationale == other.rationale
+        if self.value != other.value:
+            return False
+        return self.rationale == other.rationale
 
 
 class PreAlignmentVerdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -138,14 +146,17 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """The part of the memory's hash that stands for this case."""
         said = []
         for each in self.annotations:
-            # From then on no guideline is missing, until something changes.
-            settled = each.outcome is not None and each.outcome.kind in (
-                "example",
-                "refused",
-            )
-            said.append(
-                (each.source, each.value, each.rationale, each.created_at, settled)
-            )
+            outcome = each.outcome
+            # Once it is settled no guideline is missing, until something changes.
+            settled = outcome is not None and outcome.kind in ("example", "refused")
+            fields = [
+                each.source,
+                each.value,
+                each.rationale,
+                each.created_at,
+                settled,
+            ]
+            said.append(fields)
         verdict = msgspec.to_builtins(self.pre_alignment)
         return canonical_json([self.id, self.example.content_hash, said, verdict])
 
@@ -210,9 +221,11 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def semantic(self) -> tuple[Guideline, ...]:
         """The guidelines in force, in the order of prompts; they print line by line."""
-        return Guidelines(
-            rule for rule in self.guidelines if self.status(rule) == "active"
-        )
+        active = []
+        for guideline in self.guidelines:
+            if self.status(guideline) == "active":
+                active.append(guideline)
+        return Guidelines(active)
 
     @property
     def episodic(self) -> tuple[Case, ...]:
@@ -227,11 +240,13 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return bool(self.cases or self.guidelines)
 
     def __repr__(self) -> str:
-        guidelines = (
-            f"{len(self.semantic)} of {len(self.guidelines)} guidelines in force"
+        parts = (
+            f"{len(self.semantic)} of {len(self.guidelines)} guidelines in force",
+            f"{len(self.cases)} cases",
+            f"{len(self.pending)} pending",
+            f"hash {self.hash}",
         )
-        counts = f"{guidelines}, {len(self.cases)} cases, {len(self.pending)} pending"
-        return f"<Memory: {counts}, hash {self.hash}>"
+        return f"<Memory: {', '.join(parts)}>"
 
     # -- cases and annotations -------------------------------------------------------------------
 
@@ -257,14 +272,18 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def has_label(self, example_id: str) -> bool:
         """Return whether there is a case of that id, with an effective label."""
         case = self.case(example_id)
-        return case is not None and self.label(case) is not None
+        if case is None:
+            return False
+        return self.label(case) is not None
 
     def ids_beside(self, keys: Iterable[FeedbackKey]) -> set[str]:
         """Return the ids of the cases with this feedback, and of those of the same content."""
         ids = set()
         for key in keys:
             case = self.case(key.id)
-            for same in self.duplicates(case.example) if case is not None else ():
+            if case is None:
+                continue
+            for same in self.duplicates(case.example):
                 ids.add(same.id)
         return ids
 
@@ -279,7 +298,9 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     def record(self, key: FeedbackKey) -> tuple[Annotation, Case]:
         """Return the annotation of that key, with its case. Raises KeyError if there is none."""
-        return self._annotations_by_key[key], self._cases_by_id[key.id]
+        annotation = self._annotations_by_key[key]
+        case = self._cases_by_id[key.id]
+        return annotation, case
 
     def keys(
         self, *selectors: str | FeedbackKey, source: str | None = None
@@ -297,17 +318,17 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             raise UnknownKey(
                 "name feedback by id (t-17), by key (t-17@ana) or by source"
             )
-        keys = [said.key for said in self._by(source)]
-        chosen = select_keys(keys, selectors) if selectors else {"": keys}
-        found = dict[FeedbackKey, None]()
-        for selector, named in chosen.items():
+        keys = [annotation.key for annotation in self._by(source)]
+        where = ""
+        if source is not None:
+            where = f" of source {source!r}"
+        if not selectors and not keys:
+            raise UnknownKey(_NO_FEEDBACK.format(where))
+        found = dict.fromkeys(() if selectors else keys)
+        for selector, named in select_keys(keys, selectors).items():
             if not named:
-                what = f" {str(selector)!r}" if selectors else ""
-                where = f" of source {source!r}" if source is not None else ""
-                raise UnknownKey(
-                    f"no feedback{what}{where}; `memalign show NAME --ledger` "
-                    "(in Python: judge.memory.ledger()) lists every key"
-                )
+                what = f" {str(selector)!r}"
+                raise UnknownKey(_NO_FEEDBACK.format(what + where))
             found.update(dict.fromkeys(named))
         return tuple(found)
 
@@ -323,7 +344,9 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         finder = Finder(text)
         holding = set()
         for case in self.cases:
-            if finder.within([case.example.meta, *case.example.content.values()]):
+            example = case.example
+            judged = [example.meta, *example.content.values()]
+            if finder.within(judged):
                 holding.add(case.id)
         found = []
         for annotation in self._by(source):
@@ -334,28 +357,27 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def _by(self, source: str | None) -> Iterator[Annotation]:
         """Yield the annotations of one person; without a name, all."""
         for annotation in self.annotations():
-            if source is None or same_person(source, annotation.source):
+            theirs = source is None or same_person(source, annotation.source)
+            if theirs:
                 yield annotation
 
     # -- guidelines and conflicts ----------------------------------------------------------------
 
     def guideline(self, guideline_id: str) -> Guideline:
         """Return the guideline of that id, whatever its status. Raises UnknownKey."""
-        try:
-            return self._guidelines_by_id[guideline_id]
-        except KeyError:
-            ids = ", ".join(self._guidelines_by_id) or "none"
-            raise UnknownKey(
-                f"no guideline {guideline_id!r}; guidelines: {ids}"
-            ) from None
+        known = self._guidelines_by_id
+        if guideline_id in known:
+            return known[guideline_id]
+        ids = ", ".join(known) or "none"
+        raise UnknownKey(f"no guideline {guideline_id!r}; guidelines: {ids}")
 
     def sources_of(self, guideline: Guideline) -> tuple[FeedbackKey, ...]:
         """Return the keys that support the guideline, or one that it supersedes."""
-        sources = dict.fromkeys(guideline.supported_by)
+        sources = list(guideline.supported_by)
         for other in self.guidelines:
             if self.successor(other) == guideline.id:
-                sources.update(dict.fromkeys(other.supported_by))
-        return tuple(sources)
+                sources.extend(other.supported_by)
+        return tuple(dict.fromkeys(sources))
 
     def status(self, guideline: Guideline) -> GuidelineStatus:
         """Return `active`, `superseded`, or `retired` if a person took it out of force."""
@@ -367,25 +389,31 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     def face(self, guideline: Guideline) -> Guideline:
         """Return the guideline that is shown in the end: itself, or the last of its successors."""
-        successor = self.successor(guideline)
-        while successor is not None:  # ends: a successor is newer, or is shown itself
-            guideline = self.guideline(successor)
+        while True:  # ends: a successor is newer, or is shown itself
             successor = self.successor(guideline)
-        return guideline
+            if successor is None:
+                return guideline
+            guideline = self.guideline(successor)
 
     @property
     def open_conflicts(self) -> tuple[FeedbackConflict, ...]:
         """The comments that contradict each other, unless somebody dismissed the conflict."""
-        return tuple(
-            conflict for conflict in self.conflicts if conflict.dismissed_by is None
-        )
+        conflicts = []
+        for conflict in self.conflicts:
+            if conflict.dismissed_by is None:
+                conflicts.append(conflict)
+        return tuple(conflicts)
 
     def exposure(self, example_ids: Iterable[str] = ()) -> frozenset[FeedbackKey]:
         """Return all feedback behind the guidelines in force, and on these cases."""
         keys: set[FeedbackKey] = set()
         for guideline in self.semantic:
-            keys.update(guideline.exposed_to, guideline.supported_by)
-        for case in filter(None, map(self.case, example_ids)):
+            keys.update(guideline.exposed_to)
+            keys.update(guideline.supported_by)
+        for name in example_ids:
+            case = self.case(name)
+            if case is None:
+                continue
             for annotation in case.annotations:
                 keys.add(annotation.key)
         return frozenset(keys)
@@ -409,24 +437,28 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     def with_guidelines(self, guidelines: Iterable[Guideline]) -> Memory:
         """Return a memory with these guidelines; each replaces the one of its id, or is added."""
-        changed = _by_id(guidelines)
-        last = max((guideline.number for guideline in changed.values()), default=0)
-        before = [changed.pop(guideline.id, guideline) for guideline in self.guidelines]
+        entries = dict(self._guidelines_by_id)
+        following = self.next_guideline
+        for guideline in guidelines:
+            entries[guideline.id] = guideline
+            after = guideline.number + 1
+            following = max(following, after)
         return replace(
             self,
-            guidelines=(*before, *changed.values()),
-            next_guideline=max(self.next_guideline, last + 1),
+            guidelines=tuple(entries.values()),
+            next_guideline=following,
         )
 
     def without_guidelines(self, ids: Collection[str]) -> Memory:
         """Return a memory without these guidelines; those they had replaced are active again."""
         rest = []
         for guideline in self.guidelines:
-            if guideline.id not in ids:
-                replaced = guideline.replaced_by in ids
-                rest.append(
-                    replace(guideline, replaced_by=None) if replaced else guideline
-                )
+            if guideline.id in ids:
+                continue
+            if guideline.replaced_by in ids:
+                rest.append(replace(guideline, replaced_by=None))
+            else:
+                rest.append(guideline)
         return replace(self, guidelines=tuple(rest))
 
     def with_cases(self, cases: Iterable[Case]) -> Memory:
@@ -435,32 +467,41 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         if not changed:
             return self
         after = {**self._cases_by_id, **changed}
-        return replace(self, cases=tuple(after[name] for name in sorted(after)))
+        ordered = [after[name] for name in sorted(after)]
+        return replace(self, cases=tuple(ordered))
 
     def with_annotations(self, annotations: Iterable[Annotation]) -> Memory:
         """Return a memory with these annotations, each in the place of the one of its key."""
-        cases: dict[str, Case] = {}
-        for annotation in annotations:
-            case = cases.get(annotation.id, self._cases_by_id[annotation.id])
-            said = list(case.annotations)
-            said[said.index(self._annotations_by_key[annotation.key])] = annotation
-            cases[case.id] = replace(case, annotations=tuple(said))
-        return self.with_cases(cases.values())
+        changed = {annotation.key: annotation for annotation in annotations}
+        cases = []
+        for name in {key.id for key in changed}:
+            case = self._cases_by_id[name]
+            said = []
+            for annotation in case.annotations:
+                said.append(changed.get(annotation.key, annotation))
+            cases.append(replace(case, annotations=tuple(said)))
+        return self.with_cases(cases)
 
     def with_outcomes(self, outcomes: Mapping[FeedbackKey, Outcome | None]) -> Memory:
         """Return a memory with what a distillation made of the feedback of these keys."""
-        known = filter(None, map(self.annotation, outcomes))
-        return self.with_annotations(
-            replace(each, outcome=outcomes[each.key]) for each in known
-        )
+        changed = []
+        for key, outcome in outcomes.items():
+            annotation = self.annotation(key)
+            if annotation is not None:
+                changed.append(replace(annotation, outcome=outcome))
+        return self.with_annotations(changed)
 
     def without_verdicts_beside(self, ids: Collection[str]) -> Memory:
         """Return a memory without verdicts that were exposed to feedback on these cases."""
         cases = []
         for case in self.cases:
             verdict = case.pre_alignment
-            if verdict is not None and any(key.id in ids for key in verdict.exposed_to):
-                cases.append(replace(case, pre_alignment=None))
+            if verdict is None:
+                continue
+            exposed = {key.id for key in verdict.exposed_to}
+            if not exposed.isdisjoint(ids):
+                changed = replace(case, pre_alignment=None)
+                cases.append(changed)
         return self.with_cases(cases)
 
     # -- derived ---------------------------------------------------------------------------------
@@ -474,19 +515,23 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             "guidelines": msgspec.to_builtins(self.guidelines),
             "locks": self.locks,
         }
-        text = f"{canonical_json(rest)}[{','.join(case.hashed for case in self.cases)}]"
-        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        cases = ",".join(case.hashed for case in self.cases)
+        text = f"{canonical_json(rest)}[{cases}]"
+        digest = hashlib.sha256(text.encode("utf-8", "surrogatepass"))
+        return digest.hexdigest()[:16]
 
     @cached_property
     def matrix(self) -> NDArray[np.float32]:
         """The cases' vectors as an array of shape (cases, d); zeros for a case without one."""
         import numpy as np  # numpy takes a quarter of a second; only retrieval needs it
 
-        width = max((len(case.vector or b"") for case in self.cases), default=0) // 4
-        matrix = np.zeros((len(self.cases), width), dtype=np.float32)
-        for row, case in enumerate(self.cases):
-            if case.vector:
-                matrix[row] = np.frombuffer(case.vector, dtype=np.float32)
+        vectors = [case.vector or b"" for case in self.cases]
+        longest = max(map(len, vectors), default=0)
+        shape = (len(vectors), longest // 4)
+        matrix = np.zeros(shape, dtype=np.float32)
+        for row, vector in enumerate(vectors):
+            if vector:
+                matrix[row] = np.frombuffer(vector, dtype=np.float32)
         return matrix
 
     @cached_property
@@ -497,7 +542,8 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def _cases_by_content(self) -> Mapping[str, list[Case]]:
         groups: dict[str, list[Case]] = {}
         for case in self.cases:
-            groups.setdefault(case.example.content_hash, []).append(case)
+            content = case.example.content_hash
+            groups.setdefault(content, []).append(case)
         return groups
 
     @cached_property

@@ -46,7 +46,9 @@ def embedding_text(example: Example) -> str:
     for name, value in example.content.items():
         if name != "expectations":
             words.extend(words_of(name, value))
-    return "\n".join(words) or "\n".join(words_of("expectations", example.expectations))
+    if not any(words):
+        words = list(words_of("expectations", example.expectations))
+    return "\n".join(words)
 
 
 def was_misjudged(
@@ -57,13 +59,10 @@ def was_misjudged(
     False without a label or a verdict, and for free text, where two right answers differ.
     """
     before = case.pre_alignment
+    if before is None or before.judge != judge:
+        return False
     label = memory.label(case)
-    if (
-        before is None
-        or before.judge != judge
-        or label is None
-        or not value_type.closed
-    ):
+    if label is None or not value_type.closed:
         return False
     return not value_type.agree(label, before.value)
 
@@ -94,9 +93,10 @@ def similar_cases(
         k: The most cases to return.
         judge: The judge's fingerprint. Only its verdicts rank the cases.
     """
-    chosen = list(memory.duplicates(example)[:1])
+    identical = list(memory.duplicates(example)[:1])
     if k == 0 or memory.matrix.shape[1] != vector.shape[0]:
-        return tuple(chosen)
+        return tuple(identical)
+    chosen = list(identical)
     for case in _nearest(memory, vector):
         if len(chosen) >= CANDIDATES_PER_SLOT * k:
             break
@@ -104,13 +104,15 @@ def similar_cases(
             continue
         if not any(_alike(memory, case, other) for other in chosen):
             chosen.append(case)
-
-    def rank(case: Case) -> tuple[bool, bool]:
-        # Cases of equal rank stay in the order of their likeness.
-        other = case.example.content_hash != example.content_hash
-        return other, not was_misjudged(memory, case, value_type, judge)
-
-    return tuple(sorted(chosen, key=rank)[:k])
+    misjudged = []
+    others = []
+    for case in chosen[len(identical) :]:
+        if was_misjudged(memory, case, value_type, judge):
+            misjudged.append(case)
+        else:
+            others.append(case)
+    ranked = (*identical, *misjudged, *others)
+    return ranked[:k]
 
 
 def _alike(memory: Memory, case: Case, other: Case) -> bool:
@@ -120,25 +122,31 @@ def _alike(memory: Memory, case: Case, other: Case) -> bool:
         return True
     if _words(case) == _words(other):
         return True
-    if not (_in_process(memory) and case.vector and other.vector):
+    if not _in_process(memory):
         return False
+    one = _vector(case)
+    two = _vector(other)
+    if not len(one) or len(one) != len(two):
+        return False
+    return bool(one @ two >= NEAR_COPY)
+
+
+def _vector(case: Case) -> NDArray[np.float32]:
     import numpy as np
 
-    one = np.frombuffer(case.vector, dtype=np.float32)
-    two = np.frombuffer(other.vector, dtype=np.float32)
-    return one.shape == two.shape and bool(one @ two >= NEAR_COPY)
+    return np.frombuffer(case.vector or b"", dtype=np.float32)
 
 
 def _words(case: Case) -> str:
     """Return the words of a case to compare; the hash of its content if it has none."""
-    words = cached(
-        case.example, "words", lambda: word_form(embedding_text(case.example))
-    )
-    return words or case.example.content_hash
+    example = case.example
+    words = cached(example, "words", lambda: word_form(embedding_text(example)))
+    return words or example.content_hash
 
 
 def _in_process(memory: Memory) -> bool:
-    return (memory.embedding_model or "").startswith(IN_PROCESS)
+    model = memory.embedding_model
+    return model is not None and model.startswith(IN_PROCESS)
 
 
 def _nearest(memory: Memory, vector: NDArray[np.float32]) -> Iterator[Case]:
@@ -148,9 +156,12 @@ def _nearest(memory: Memory, vector: NDArray[np.float32]) -> Iterator[Case]:
     # Not `@`: it shares the work out among threads, and on a busy machine waits for the last of
     # them, up to 30 ms.
     similarity = np.vecdot(memory.matrix, vector)
-    choice = _in_process(memory) and len(memory.cases) >= CHOICE
+    floor = -np.inf
+    if _in_process(memory) and len(memory.cases) >= CHOICE:
+        floor = RELEVANT
     # Cases are ordered by id, so a stable sort breaks every tie by id.
-    for index in np.argsort(-similarity, kind="stable"):
-        if choice and similarity[index] < RELEVANT:
+    order = np.argsort(-similarity, kind="stable")
+    for index in order:
+        if similarity[index] < floor:
             return
         yield memory.cases[index]

@@ -41,32 +41,37 @@ def standings(guidelines: Sequence[Guideline]) -> dict[str, Standing]:
     words.
     """
     ids = {guideline.id for guideline in guidelines}
-    result: dict[str, Standing] = {}
+    result = {}
     retired: dict[str, str] = {}
-    candidates: list[Guideline] = []
+    candidates = []
     for guideline in guidelines:
+        name = guideline.id
         if guideline.retired_by is not None:
-            result[guideline.id] = Standing("retired")
-            retired.setdefault(_words(guideline), guideline.id)
+            result[name] = Standing("retired")
+            retired.setdefault(_words(guideline), name)
         elif guideline.replaced_by in ids:
-            result[guideline.id] = Standing("superseded", guideline.replaced_by)
+            result[name] = Standing("superseded", guideline.replaced_by)
         else:
             candidates.append(guideline)
+    candidates.sort(key=_rank)
     active: dict[str, str] = {}
-    for guideline in sorted(candidates, key=_rank):
+    for guideline in candidates:
+        name = guideline.id
         words = _words(guideline)
+        shown = active.get(words)
         if words in retired and not guideline.people:
-            result[guideline.id] = Standing("superseded", retired[words])
-        elif words in active:
-            result[guideline.id] = Standing("superseded", active[words])
+            shown = retired[words]
+        if shown is None:
+            active[words] = name
+            result[name] = Standing("active")
         else:
-            active[words] = guideline.id
-            result[guideline.id] = Standing("active")
+            result[name] = Standing("superseded", shown)
     return result
 
 
 def _rank(guideline: Guideline) -> tuple[bool, bool, int]:
-    return not guideline.pinned, guideline.origin == "distilled", guideline.number
+    by_model = guideline.origin == "distilled"
+    return not guideline.pinned, by_model, guideline.number
 
 
 def _words(guideline: Guideline) -> str:
@@ -105,9 +110,10 @@ def ledger_entries(memory: Memory) -> dict[FeedbackKey, LedgerEntry]:
     for case in memory.cases:
         label = memory.label(case)
         for annotation in case.annotations:
-            carrying = carriers.get(annotation.key, ())
-            entries[annotation.key] = _entry(memory, annotation, label, carrying)
-    return dict(sorted(entries.items()))
+            key = annotation.key
+            carrying = carriers.get(key, [])
+            entries[key] = _entry(memory, annotation, label, carrying)
+    return {key: entries[key] for key in sorted(entries)}
 
 
 def _entry(
@@ -124,41 +130,41 @@ def _entry(
         label: The label that counts for the case.
         carrying: The guidelines that the annotation supports.
     """
+    key = annotation.key
+    value = annotation.value
     outcome = annotation.outcome
-    if annotation.value is not None and annotation.value != label:
+    if value is not None and value != label:
         # The other label is not named: it may be another person's free text, and outlive their
         # feedback.
         why = TIE if label is None else "another label counts"
-        reason = f"this annotation gave {value_text(annotation.value)}, and {why}"
-        return LedgerEntry(key=annotation.key, state="disputed", reason=reason)
+        reason = f"this annotation gave {value_text(value)}, and {why}"
+        return LedgerEntry(key=key, state="disputed", reason=reason)
     if carrying:
         return _carried(memory, annotation, carrying)
     if outcome is None or outcome.kind == "taught":
-        return LedgerEntry(
-            key=annotation.key, state="pending", reason="not yet distilled"
-        )
-    return LedgerEntry(
-        key=annotation.key, state=_STATES[outcome.kind], reason=outcome.reason
-    )
+        return LedgerEntry(key=key, state="pending", reason="not yet distilled")
+    state = _STATES[outcome.kind]
+    return LedgerEntry(key=key, state=state, reason=outcome.reason)
 
 
 def _carried(
     memory: Memory, annotation: Annotation, carrying: Sequence[Guideline]
 ) -> LedgerEntry:
     """Return the entry of feedback behind guidelines: learned if one was written from it."""
-    shown = dict.fromkeys(memory.successor(rule) or rule.id for rule in carrying)
+    key = annotation.key
+    remark = annotation.outcome
     state: LedgerState = "merged"
     reason = f"{memory.face(carrying[0]).id} already says it"
+    shown = []
     for guideline in carrying:
-        if (
-            memory.status(guideline) != "superseded"
-            and annotation.key in guideline.exposure
-        ):
+        successor = memory.successor(guideline)
+        shown.append(successor or guideline.id)
+        if memory.status(guideline) == "superseded":
+            continue
+        if key in guideline.exposure:
             state = "learned"
-            remark = annotation.outcome
-            reason = (
-                remark.reason if remark is not None and remark.kind == "taught" else ""
-            )
-    return LedgerEntry(
-        key=annotation.key, state=state, reason=reason, guideline_ids=tuple(shown)
-    )
+            reason = ""
+    if state == "learned" and remark is not None and remark.kind == "taught":
+        reason = remark.reason
+    ids = tuple(dict.fromkeys(shown))
+    return LedgerEntry(key=key, state=state, reason=reason, guideline_ids=ids)

@@ -29,7 +29,9 @@ class Finder:
         """Return whether a text holds the one that is looked for."""
         if self._wanted in search_form(text):
             return True
-        return "\\" in text and self._wanted in search_form(unescaped(text))
+        if "\\" not in text:
+            return False
+        return self._wanted in search_form(unescaped(text))
 
     def within(self, value: Any) -> bool:
         """Return whether any text, number or field's name of a JSON value holds the text."""
@@ -41,25 +43,29 @@ class NameFinder:
 
     def __init__(self, name: str) -> None:
         self._name = folded(name) or name
+        pattern = re.escape(self._name)
         spaced = self._name.isascii() or not UNSPACED.search(self._name)
-        edges = (
-            (r"(?<!\w)", r"(?!\w)")
-            if spaced and re.search(r"\w", self._name)
-            else ("", "")
-        )
-        self._pattern = re.compile(f"{edges[0]}{re.escape(self._name)}{edges[1]}")
+        if spaced and re.search(r"\w", self._name):
+            pattern = rf"(?<!\w){pattern}(?!\w)"
+        self._pattern = re.compile(pattern)
 
     def holds(self, text: str) -> bool:
         """Return whether a text names the person."""
-        return self._names(text) or ("\\" in text and self._names(unescaped(text)))
+        if self._names(text):
+            return True
+        if "\\" not in text:
+            return False
+        return self._names(unescaped(text))
 
     def _names(self, text: str) -> bool:
         plain = folded(text)
         if self._name not in plain:
             return False
+        if self._pattern.search(plain):
+            return True
+        if plain.isascii():
+            return False
         # Where a language writes no spaces, a name from another script is a word of its own all the
         # same.
-        parted = (
-            plain if plain.isascii() else UNSPACED.sub(lambda run: f" {run[0]} ", plain)
-        )
-        return bool(self._pattern.search(parted) or self._pattern.search(plain))
+        parted = UNSPACED.sub(lambda run: f" {run[0]} ", plain)
+        return self._pattern.search(parted) is not None

@@ -85,10 +85,8 @@ class Database:
         self.url = bare.render_as_string(hide_password=True).replace(":***@", "@", 1)
         path = self.url.removeprefix("sqlite:///")
         self._at = unquote(path) if path != self.url else path  # as people write it
-        self._timeout, self._milliseconds = (
-            busy_timeout,
-            max(1, round(busy_timeout * 1000)),
-        )
+        self._timeout = busy_timeout
+        self._milliseconds = max(1, round(busy_timeout * 1000))
         self._file: Path | None = None
         if parsed.get_backend_name() == "sqlite":
             self._file = Path(

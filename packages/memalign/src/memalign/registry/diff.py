@@ -85,8 +85,10 @@ def _setting_changes(before: Judge, after: Judge) -> Iterator[Change]:
 
 
 def _settings(judge: Judge) -> dict[str, Any]:
-    by_hand = {name: list(getattr(judge.memory, name)) for name in BY_HAND}
-    return settings_of(judge) | by_hand
+    settings = settings_of(judge)
+    for name in BY_HAND:
+        settings[name] = list(getattr(judge.memory, name))
+    return settings
 
 
 def _guideline_changes(before: Memory, after: Memory) -> Iterator[Change]:
@@ -110,24 +112,24 @@ def _guideline_changes(before: Memory, after: Memory) -> Iterator[Change]:
 def _feedback_changes(before: Memory, after: Memory) -> Iterator[Change]:
     old = {entry.key: entry for entry in before.ledger()}
     new = {entry.key: entry for entry in after.ledger()}
-    keys = {
-        annotation.key
-        for memory in (before, after)
-        for annotation in memory.annotations()
-    }
+    keys = set()
+    for memory in (before, after):
+        for annotation in memory.annotations():
+            keys.add(annotation.key)
     for key in sorted(keys):
         was = before.annotation(key)
         now = after.annotation(key)
         state_before = old.get(key)
         state_after = new.get(key)
-        if not (_same_words(was, now) and _same_state(state_before, state_after)):
-            yield Change(
-                name=str(key),
-                before=was,
-                after=now,
-                state_before=state_before,
-                state_after=state_after,
-            )
+        if _same_words(was, now) and _same_state(state_before, state_after):
+            continue
+        yield Change(
+            name=str(key),
+            before=was,
+            after=now,
+            state_before=state_before,
+            state_after=state_after,
+        )
 
 
 def _same_words(was: Annotation | None, now: Annotation | None) -> bool:
@@ -139,4 +141,4 @@ def _same_words(was: Annotation | None, now: Annotation | None) -> bool:
 def _same_state(was: LedgerEntry | None, now: LedgerEntry | None) -> bool:
     if was is None or now is None:
         return False
-    return (was.state, was.reason) == (now.state, now.reason)
+    return was.state == now.state and was.reason == now.reason

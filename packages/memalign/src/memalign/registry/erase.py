@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import filterfalse
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -20,7 +21,7 @@ from sqlalchemy import Connection, delete, insert, update
 from memalign.content.walk import texts_in
 from memalign.errors import UnknownKey
 from memalign.keys import readings, same_person, select_keys
-from memalign.memory import Annotation, Case, Memory
+from memalign.memory import Case, Memory
 from memalign.memory.forget import forget as forget_feedback
 from memalign.memory.forget import without_disputed
 from memalign.memory.text_search import Finder
@@ -85,8 +86,12 @@ class Selectors(NamedTuple):
 
     def __str__(self) -> str:
         """Return the end of a message, never with the text: it is to be kept nowhere."""
-        source = f" of source {self.source!r}" if self.source is not None else ""
-        return f"{source}{' with this text' if self.text else ''}"
+        parts = ""
+        if self.source is not None:
+            parts += f" of source {self.source!r}"
+        if self.text is not None:
+            parts += " with this text"
+        return parts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,24 +124,26 @@ class History:
         """Every value that its rows ever held, by kind, each with its row's key."""
         values: dict[str, list[tuple[str, Any]]] = {kind: [] for kind in KINDS}
         for (kind, key), spans in self.timeline.items():
-            if kind in KINDS:
-                for _, _, body in spans:
-                    values[kind].append((key, self.codec.decode(kind, body)))
+            if kind not in KINDS:
+                continue
+            for _, _, body in spans:
+                value = self.codec.decode(kind, body)
+                values[kind].append((key, value))
         return values
 
     def everything(self) -> Iterator[Passage]:
         """Yield every case, and everything that somebody said of one."""
         for name, kind in KINDS.items():
-            if kind.about is not None:
-                for _, value in self.values[name]:
-                    case, source = kind.about(value)
-                    label = getattr(value, "value", None)
-                    yield Passage(
-                        id=case,
-                        source=source,
-                        content=[*kind.texts(value)],
-                        labels=label,
-                    )
+            if kind.about is None:
+                continue
+            for _, value in self.values[name]:
+                case, source = kind.about(value)
+                yield Passage(
+                    id=case,
+                    source=source,
+                    content=list(kind.texts(value)),
+                    labels=getattr(value, "value", None),
+                )
         yield from self.passages
 
 
@@ -164,7 +171,11 @@ class Forgotten:
 
     def ids(self, kind: str) -> set[str]:
         """Return the keys of the rows of a kind that go from a version."""
-        return {key for of, key, _ in self.gone if of == kind}
+        keys = set()
+        for of, key, _ in self.gone:
+            if of == kind:
+                keys.add(key)
+        return keys
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,7 +199,7 @@ class Plan:
 
 def erase_feedback(
     database: Database, name: str, selectors: Selectors, *, dry_run: bool
-) -> tuple[Receipt, Residue]:
+) -> Plan:
     """Erase in one transaction, or only say what would go.
 
     The plan is made before the lock is taken, so that others read and write meanwhile. If the judge
@@ -201,7 +212,7 @@ def erase_feedback(
         dry_run: Whether nothing is written.
 
     Returns:
-        The receipt, and what to search for afterwards.
+        What was done, or would be.
 
     Raises:
         UnknownKey: Nothing is there that these name.
@@ -212,12 +223,12 @@ def erase_feedback(
         receipt = replace(
             plan.receipt, latest=None, dry_run=True, unreachable=database.unreachable
         )
-        return receipt, plan.residue
+        return replace(plan, receipt=receipt)
     with database.write(name) as connection:
         if not _is_current(connection, plan, selectors):
             plan = plan_erasure(connection, name, selectors)
         write(connection, plan)
-    return plan.receipt, plan.residue
+    return plan
 
 
 def plan_erasure(connection: Connection, name: str, selectors: Selectors) -> Plan:
@@ -237,15 +248,7 @@ def plan_erasure(connection: Connection, name: str, selectors: Selectors) -> Pla
 
 def _plan(connection: Connection, history: History, selectors: Selectors) -> Plan:
     keys, cases = select(history, selectors)
-    # A text that is searched for among some feedback only may stay in other feedback, and a name in
-    # other words.
-    all_of_text = selectors.source is None and not selectors.keys
-    all_of_person = selectors.text is None and not selectors.keys
-    named = Residue(
-        keys=keys,
-        searched=selectors.text if all_of_text else None,
-        person=selectors.source if all_of_person else None,
-    )
+    named = _named_residue(selectors, keys)
     forgotten = forget(history, named)
     residue = sought(history, forgotten, named, cases, keep=selectors.keep)
     # Only now it is known which words go. A guideline that was not learned from them may repeat
@@ -254,10 +257,10 @@ def _plan(connection: Connection, history: History, selectors: Selectors) -> Pla
     if copied or _is_said(history, forgotten, residue):
         forgotten = forget(history, residue, copied)
     known = keys or residue.cases or forgotten.versions
-    if not (known or _is_mentioned(connection, history, residue)):
+    if not known and not _is_mentioned(connection, history, residue):
+        when = _when(history, selectors)
         raise UnknownKey(
-            f"no version and no table of {history.name!r} holds feedback{selectors}"
-            f"{_when(history, selectors)}"
+            f"no version and no table of {history.name!r} holds feedback{selectors}{when}"
         )
     residue = sought(
         history, forgotten, named, cases, keep=selectors.keep, guidelines=True
@@ -276,18 +279,38 @@ def _plan(connection: Connection, history: History, selectors: Selectors) -> Pla
     )
 
 
+def _named_residue(selectors: Selectors, keys: Collection[FeedbackKey]) -> Residue:
+    """Return the keys that go, and the text and the name that may be nowhere afterwards.
+
+    A text that is searched for among some feedback only may stay in other feedback, and a name in
+    other words.
+    """
+    searched = selectors.text
+    person = selectors.source
+    if selectors.keys or selectors.source is not None:
+        searched = None
+    if selectors.keys or selectors.text is not None:
+        person = None
+    return Residue(keys=keys, searched=searched, person=person)
+
+
 # -- what is there ---------------------------------------------------------------------------------
 
 
 def _read(connection: Connection, name: str) -> History:
     head = versions.find(connection, name)
-    infos = versions.history(connection, head.judge)
+    notes = {}
+    sizes = {}
+    for info in versions.history(connection, head.judge):
+        sizes[info.number] = versions.sizes_of(info)
+        if info.note:
+            notes[info.number] = info.note
     return History(
         name=name,
         head=head,
         timeline=versions.timeline(connection, head.judge, head.latest),
-        notes={info.number: info.note for info in infos if info.note},
-        sizes={info.number: versions.sizes_of(info) for info in infos},
+        notes=notes,
+        sizes=sizes,
         # Raises where tables of a package that is not installed could not be reached.
         passages=_passages(connection, name),
         erased=ErasedHashes(connection, head.judge),
@@ -296,9 +319,9 @@ def _read(connection: Connection, name: str) -> History:
 
 
 def _passages(connection: Connection, name: str) -> tuple[Passage, ...]:
-    found = list[Passage]()
+    found = []
     for tables in other_tables(connection):
-        found += tables.passages(connection, name)
+        found.extend(tables.passages(connection, name))
     return tuple(found)
 
 
@@ -309,16 +332,19 @@ def _is_current(connection: Connection, plan: Plan, selectors: Selectors) -> boo
     """
     history = plan.history
     residue = plan.residue
+    source = selectors.source
+    text = selectors.text
     if versions.find(connection, history.name) != history.head:
         return False
     passages = _passages(connection, history.name)
     new = _not_among(passages, history.passages)
-    for passage in (*new, *_not_among(history.passages, passages)):
-        named = selectors.source is not None and same_person(
-            passage.source, selectors.source
-        )
-        held = selectors.text is not None and passage.held_by(selectors.text)
-        if passage.id in residue.touched or named or held:
+    old = _not_among(history.passages, passages)
+    for passage in (*new, *old):
+        if passage.id in residue.touched:
+            return False
+        if source is not None and same_person(passage.source, source):
+            return False
+        if text is not None and passage.held_by(text):
             return False
     for passage in new:
         residue.spare(texts_in(passage.content))
@@ -329,8 +355,14 @@ def _not_among(passages: Iterable[Passage], others: Iterable[Passage]) -> list[P
     """Return the passages that are not among others."""
     known: dict[tuple[str, str | None], list[Passage]] = {}
     for other in others:
-        known.setdefault((other.id, other.source), []).append(other)
-    return [one for one in passages if one not in known.get((one.id, one.source), ())]
+        speaker = (other.id, other.source)
+        known.setdefault(speaker, []).append(other)
+    rest = []
+    for passage in passages:
+        speaker = (passage.id, passage.source)
+        if passage not in known.get(speaker, []):
+            rest.append(passage)
+    return rest
 
 
 # -- select ----------------------------------------------------------------------------------------
@@ -346,25 +378,29 @@ def select(history: History, selectors: Selectors) -> tuple[set[FeedbackKey], se
     Raises:
         UnknownKey: A selector names nothing, or there is none.
     """
-    passages = list(history.everything())
     text = selectors.text
-    held = [passage for passage in passages if text is None or passage.held_by(text)]
-    every = _keys_of(passages)
-    cases = {passage.id for passage in held if passage.source is None}
+    source = selectors.source
+    if not selectors.keys and source is None and text is None:
+        raise UnknownKey("name feedback by id (t-17), by key (t-17@ana) or by source")
+    every = set()
+    keys = set()
+    cases = set()
+    for passage in history.everything():
+        held = text is None or passage.held_by(text)
+        if passage.source is not None:
+            every.add(passage.key)
+            if held:
+                keys.add(passage.key)
+        elif held:
+            cases.add(passage.id)
     # What people said of a case goes with the case.
-    keys = _keys_of(held) | _on(cases, every)
-    if selectors.source is not None:
-        keys = {key for key in keys if same_person(key.source, selectors.source)}
+    keys |= _on(cases, every)
+    if source is not None:
+        keys = {key for key in keys if same_person(key.source, source)}
         cases = set()
     if selectors.keys:
         keys, cases = _named(history, selectors, keys, cases)
-    elif selectors.source is None and text is None:
-        raise UnknownKey("name feedback by id (t-17), by key (t-17@ana) or by source")
     return keys | _on(cases, every), cases
-
-
-def _keys_of(passages: Iterable[Passage]) -> set[FeedbackKey]:
-    return {passage.key for passage in passages if passage.source is not None}
 
 
 def _on(cases: Collection[str], keys: Iterable[FeedbackKey]) -> set[FeedbackKey]:
@@ -378,27 +414,31 @@ def _named(
 
     Raises UnknownKey for one that names nothing.
     """
-    named_keys = set[FeedbackKey]()
-    named_cases = set[str]()
+    named_keys = set()
+    named_cases = set()
     for selector, found in select_keys(sorted(keys), selectors.keys).items():
-        ids = set[str]()
-        if isinstance(selector, str):
-            ids = {
-                case for case, source in readings(selector) if source is None
-            } & cases
+        ids = _ids_meant(selector) & cases
         if not found and not ids:
+            hint = "`memalign show NAME --ledger` (in Python: ledger(name)) lists every key"
             day = history.erased.erased_on(selector)
-            hint = (
-                f"it was erased on {day}"
-                if day
-                else "`memalign show NAME --ledger` (in Python: ledger(name)) lists every key"
-            )
+            if day is not None:
+                hint = f"it was erased on {day}"
             raise UnknownKey(
                 f"nothing of {history.name!r} holds {str(selector)!r}{selectors}; {hint}"
             )
-        named_keys.update(found)
+        named_keys.update(list(found))
         named_cases.update(ids)
     return named_keys, named_cases
+
+
+def _ids_meant(selector: str | FeedbackKey) -> set[str]:
+    """Return the ids of cases that a selector may mean; a key means none."""
+    ids = set()
+    if isinstance(selector, str):
+        for case, source in readings(selector):
+            if source is None:
+                ids.add(case)
+    return ids
 
 
 def _when(history: History, selectors: Selectors) -> str:
@@ -406,7 +446,9 @@ def _when(history: History, selectors: Selectors) -> str:
     if selectors.source is None or selectors.text is not None:
         return ""
     day = history.erased.person_erased_on(selectors.source)
-    return f"; it was erased on {day}" if day else ""
+    if day is None:
+        return ""
+    return f"; it was erased on {day}"
 
 
 # -- forget ----------------------------------------------------------------------------------------
@@ -426,29 +468,33 @@ def forget(
         copied: Guidelines, by id, that go because they repeat it.
     """
     reach = reach_of(history.values, residue, copied)
-    rest: Timeline = {}
-    reached: Timeline = {}
+    rest = {}
+    reached = {}
     for row, spans in history.timeline.items():
-        if row != _EMBEDDING:
-            (reached if reach.has(row) else rest)[row] = spans
-    models = {_EMBEDDING: history.timeline[_EMBEDDING]}
-    lost: dict[int, RedactedVersion] = {}
-    sizes: dict[int, Mapping[str, int]] = {}
-    gone = set[Row]()
-    part: _Part | None = None
+        if reach.has(row):
+            reached[row] = spans
+        else:
+            rest[row] = spans
+    models = {_EMBEDDING: reached.pop(_EMBEDDING)}
+    lost = {}
+    sizes = {}
+    gone = set()
+    part = _Part({}, {}, Counter())
     for number, size in history.sizes.items():
         contents = _at(reached, number)
-        if part is None or part.contents != contents:  # most versions differ elsewhere
+        if part.contents != contents:  # most versions differ elsewhere
             part = _part_without(history.codec, contents, residue, copied)
         model = _at(models, number)
         if part.kept != contents:
             removed = contents.keys() - part.kept.keys()
-            gone.update((*row, contents[row]) for row in removed)
+            for row in removed:
+                gone.add((*row, contents[row]))
             lost[number] = _lost(number, removed)
-            sizes[number] = {name: n + part.change[name] for name, n in size.items()}
+            sizes[number] = part.sizes(size)
             if not sizes[number]["cases"]:
                 model = {_EMBEDDING: b"null"}  # without a case there is no vector
-        _extend(rest, number, part.kept | model)
+        _extend(rest, number, part.kept)
+        _extend(rest, number, model)
     return Forgotten(versions=lost, sizes=sizes, gone=frozenset(gone), rest=rest)
 
 
@@ -457,7 +503,14 @@ class _Part(NamedTuple):
 
     contents: Contents
     kept: Contents
-    change: Mapping[str, int]
+    change: Counter[str]
+
+    def sizes(self, before: Mapping[str, int]) -> dict[str, int]:
+        """Return the sizes of a version afterwards."""
+        after = {}
+        for name, size in before.items():
+            after[name] = size + self.change[name]
+        return after
 
 
 def _part_without(
@@ -466,21 +519,26 @@ def _part_without(
     before = memory_of(contents, codec.decode)
     after = _without(before, residue, copied)
     kept = _kept(codec, contents, after)
-    if kept != contents:
-        # A label may count no longer, and with it what was learned from it.
-        settled = without_disputed(after)
-        if settled is not after:
-            after = settled
-            kept = _kept(codec, contents, after)
-    change = Counter(versions.sizes(after))
+    change = Counter[str]()
+    if kept == contents:
+        return _Part(contents, kept, change)
+    # A label may count no longer, and with it what was learned from it.
+    settled = without_disputed(after)
+    if settled is not after:
+        after = settled
+        kept = _kept(codec, contents, after)
+    change.update(versions.sizes(after))
     change.subtract(versions.sizes(before))
     return _Part(contents, kept, change)
 
 
 def _kept(codec: Codec, contents: Contents, memory: Memory) -> Contents:
     """Return what a memory keeps of its rows."""
-    rows_of_memory = memory_contents(memory, codec.encode)
-    return {row: rows_of_memory[row] for row in contents if row in rows_of_memory}
+    kept = {}
+    for row, body in memory_contents(memory, codec.encode).items():
+        if row in contents:
+            kept[row] = body
+    return kept
 
 
 def _lost(number: int, removed: Iterable[tuple[str, str]]) -> RedactedVersion:
@@ -495,7 +553,7 @@ def _lost(number: int, removed: Iterable[tuple[str, str]]) -> RedactedVersion:
 
 def _at(timeline: Timeline, number: int) -> Contents:
     """Return what these rows hold in one version."""
-    contents: Contents = {}
+    contents = {}
     for row, spans in timeline.items():
         for since, until, body in spans:
             if since <= number < until:
@@ -507,7 +565,9 @@ def _extend(timeline: Timeline, number: int, contents: Contents) -> None:
     """Add the rows of the next version to a timeline."""
     for row, body in contents.items():
         spans = timeline.setdefault(row, [])
-        since = spans.pop()[0] if spans and spans[-1][1:] == (number, body) else number
+        since = number
+        if spans and spans[-1][1:] == (number, body):
+            since = spans.pop()[0]
         spans.append((since, number + 1, body))
 
 
@@ -523,33 +583,33 @@ def _without(memory: Memory, residue: Residue, copied: Collection[str]) -> Memor
     rules = set(copied)
     for rule in memory.guidelines:
         theirs = rule.origin != DISTILLED and residue.is_name(rule.origin)
-        if theirs or residue.concerns(KINDS["guideline"].keys(rule)):
+        if theirs or residue.concerns(rule.exposed_to + rule.supported_by):
             rules.add(rule.id)
     memory = memory.without_guidelines(rules)
-    changes: dict[str, Any] = {}
+    cases = [_case_without(case, residue) for case in memory.cases]
+    authority = filterfalse(residue.is_name, memory.authority)
+    memory = _change(memory, cases=tuple(cases), authority=tuple(authority))
     for kind in KINDS.values():
-        if kind.collection is not None:
-            entries = list[Any]()
-            for entry in getattr(memory, kind.collection):
-                if not residue.concerns(kind.keys(entry)):
-                    entries.append(_cleaned(entry, residue))
-            changes[kind.collection] = tuple(entries)
-    return _change(
-        memory,
-        cases=tuple(_case_without(case, residue) for case in memory.cases),
-        authority=tuple(name for name in memory.authority if not residue.is_name(name)),
-        **changes,
-    )
+        if kind.collection is None:
+            continue
+        entries = []
+        for entry in getattr(memory, kind.collection):
+            if not residue.concerns(kind.keys(entry)):
+                entries.append(_cleaned(entry, residue))
+        memory = _change(memory, **{kind.collection: tuple(entries)})
+    return memory
 
 
 def _case_without(case: Case, residue: Residue) -> Case:
     """Return a case without reasons and verdicts that repeat what goes."""
-    annotations = list[Annotation]()
+    annotations = []
     for annotation in case.annotations:
-        outcome = annotation.outcome
-        cleaned = outcome if outcome is None else _cleaned(outcome, residue)
-        same = cleaned is outcome
-        annotations.append(annotation if same else _change(annotation, outcome=cleaned))
+        before = annotation.outcome
+        outcome = before and _cleaned(before, residue)
+        if outcome is before:
+            annotations.append(annotation)
+        else:
+            annotations.append(_change(annotation, outcome=outcome))
     verdict = case.pre_alignment
     if verdict is not None and residue.certain(verdict.rationale or ""):
         verdict = _change(verdict, rationale=None)
@@ -559,12 +619,17 @@ def _case_without(case: Case, residue: Residue) -> Case:
 def _cleaned(entry: Entry, residue: Residue) -> Entry:
     """Return an entry without names of people who go and sentences that repeat what goes."""
     changes: dict[str, Any] = {}
-    for fields, goes in ((NAMES, residue.is_name), (SENTENCES, residue.in_sentence)):
-        for name in fields:
-            text = getattr(entry, name, None)
-            if text and goes(text):
-                changes[name] = _ERASED
-    return _change(entry, **changes) if changes else entry
+    for name in NAMES:
+        person = getattr(entry, name, None)
+        if person and residue.is_name(person):
+            changes[name] = _ERASED
+    for name in SENTENCES:
+        sentence = getattr(entry, name, None)
+        if sentence and residue.in_sentence(sentence):
+            changes[name] = _ERASED
+    if not changes:
+        return entry
+    return _change(entry, **changes)
 
 
 # -- what to search for ----------------------------------------------------------------------------
@@ -592,28 +657,38 @@ def sought(
         guidelines: Whether the words of guidelines that go are searched for too.
     """
     spoken = {key.id for key in _said(history.passages) - named.keys}
-    alone = forgotten.ids("case") - spoken - set(keep)
-    going = {case for case in alone if ("case", case) not in forgotten.rest}.union(
-        cases
-    )
-    rules = ("guideline",) if guidelines else ()
-    texts = list(_texts(history, forgotten.gone, (*_WORDS, *rules)))
-    staying = forgotten.staying()
-    survivors = list(_texts(history, staying, (*_KEPT_WORDS, *rules)))
+    going = set(cases)
+    for case in forgotten.ids("case").difference(spoken, keep):
+        if ("case", case) not in forgotten.rest:
+            going.add(case)
+    rows_of_cases = [row for row in forgotten.gone if row[1] in going]
+    erased = _WORDS
+    kept = _KEPT_WORDS
+    if guidelines:
+        erased = (*_WORDS, "guideline")
+        kept = (*_KEPT_WORDS, "guideline")
+    texts = list(_texts(history, forgotten.gone, erased))
+    survivors = list(_texts(history, forgotten.staying(), kept))
     for passage in history.passages:
-        if passage.id in going if passage.source is None else passage.key in named.keys:
-            texts += _words_of(passage)
+        if _goes(passage, going, named):
+            texts.extend(_words_of(passage))
         elif not passage.copy:
-            survivors += texts_in(passage.content)
+            survivors.extend(texts_in(passage.content))
     return Residue(
         texts,
         survivors=survivors,
         keys=named.keys,
         cases=going,
-        contents=_contents(history, (row for row in forgotten.gone if row[1] in going)),
+        contents=_contents(history, rows_of_cases),
         searched=named.searched,
         person=named.person,
     )
+
+
+def _goes(passage: Passage, cases: Collection[str], named: Residue) -> bool:
+    if passage.source is None:
+        return passage.id in cases
+    return passage.key in named.keys
 
 
 def _texts(
@@ -627,33 +702,41 @@ def _texts(
 
 def _contents(history: History, bodies: Iterable[Row]) -> set[str]:
     """Return the hashes of what the cases among rows hold."""
-    decode = history.codec.decode
-    return {
-        decode(kind, body).content_hash for kind, _, body in bodies if kind == "case"
-    }
+    hashes = set()
+    for kind, _, body in bodies:
+        if kind == "case":
+            example = history.codec.decode(kind, body)
+            hashes.add(example.content_hash)
+    return hashes
 
 
 def _words_of(passage: Passage) -> Iterator[str]:
-    """Yield the words of a passage that goes."""
+    """Yield the words of a passage that goes.
+
+    A copy also has what its format brings along, such as the name of a model: only long texts tell.
+    """
     for text in texts_in(passage.content):
-        # A copy also has what its format brings along, such as the name of a model: only long texts
-        # tell.
         if not passage.copy or len(text.split()) >= RUN:
             yield text
 
 
 def _said(passages: Iterable[Passage]) -> set[FeedbackKey]:
     """Return the feedback that has words, or a verdict, in these passages."""
-    return _keys_of(passage for passage in passages if passage.content is not None)
+    keys = set()
+    for passage in passages:
+        if passage.source is not None and passage.content is not None:
+            keys.add(passage.key)
+    return keys
 
 
 def _copies(history: History, forgotten: Forgotten, residue: Residue) -> frozenset[str]:
     """Return the guidelines, by id, that were not learned from what goes, and repeat it."""
-    found = set[str]()
+    found = set()
     for kind, key, body in forgotten.staying():
         if kind == "guideline":
             guideline = history.codec.decode(kind, body)
-            if any(map(residue.copied, KINDS[kind].fields(guideline))):
+            words = KINDS[kind].fields(guideline)
+            if any(map(residue.copied, words)):
                 found.add(key)
     return frozenset(found)
 
@@ -663,8 +746,9 @@ def _is_said(history: History, forgotten: Forgotten, residue: Residue) -> bool:
     for name, _, body in forgotten.staying():
         kind = KINDS[name]
         value = history.codec.decode(name, body)
-        quotes = any(map(residue.certain, kind.quotes(value)))
-        if quotes or residue.in_sentence(kind.reason(value)):
+        if residue.in_sentence(kind.reason(value)):
+            return True
+        if any(map(residue.certain, kind.quotes(value))):
             return True
     return False
 
@@ -673,8 +757,10 @@ def _is_mentioned(connection: Connection, history: History, residue: Residue) ->
     """Return whether a note of a version, or a text of another table, repeats what is to go."""
     if any(map(residue.in_sentence, history.notes.values())):
         return True
-    traces = in_other_tables(connection, residue, history.name)
-    return any(trace.judge in (None, history.name) for trace in traces)
+    for trace in in_other_tables(connection, residue, history.name):
+        if trace.judge in (None, history.name):
+            return True
+    return False
 
 
 def _receipt(
@@ -685,17 +771,19 @@ def _receipt(
     memory: Memory | None,
 ) -> Receipt:
     said = _said(history.everything())
-    theirs = set[str]()  # written or confirmed by people, in any version
+    theirs = set()  # written or confirmed by people, in any version
     for kind, key, body in forgotten.gone:
         if kind == "guideline" and history.codec.decode(kind, body).people:
             theirs.add(key)
-    unlocked = list[str]()
-    pending = list[FeedbackKey]()
+    latest = None
+    unlocked: set[str] = set()
+    pending = []
     if memory is not None:
+        latest = history.head.latest + 1
         pending = sorted(annotation.key for annotation in memory.pending)
-        locks = ("memory", "locks")
-        before = history.codec.decode("memory", history.timeline[locks][-1][-1])
-        unlocked = [name for name in before if name not in memory.locks]
+        locks = history.timeline["memory", "locks"]
+        before = history.codec.decode("memory", locks[-1][-1])
+        unlocked = set(before).difference(memory.locks)
     return Receipt(
         judge=history.name,
         keys=tuple(filter(said.__contains__, sorted(residue.keys))),
@@ -703,9 +791,9 @@ def _receipt(
         guidelines=_by_number(forgotten.ids("guideline")),
         copied=_by_number(copied),
         wordings=_by_number(theirs),
-        locked=tuple(unlocked),
+        locked=tuple(sorted(unlocked)),
         versions=tuple(forgotten.versions.values()),
-        latest=None if memory is None else history.head.latest + 1,
+        latest=latest,
         pending=tuple(pending),
     )
 
@@ -724,26 +812,28 @@ def write(connection: Connection, plan: Plan) -> None:
         connection: The transaction.
         plan: What `plan_erasure` returned.
     """
-    judge = plan.history.head.judge
+    history = plan.history
+    residue = plan.residue
+    judge = history.head.judge
     versions.forget_answers(connection, judge)  # they may quote what goes
-    _write_rows(connection, plan.history, plan.forgotten)
+    _write_rows(connection, history, plan.forgotten)
     _write_versions(connection, plan)
-    staying = _contents(plan.history, plan.forgotten.staying())
+    staying = _contents(history, plan.forgotten.staying())
     remember(
         connection,
         judge,
-        keys=plan.residue.keys,
-        contents=plan.residue.contents - staying,
-        cases=plan.residue.cases,
-        person=plan.residue.person,
+        keys=residue.keys,
+        contents=residue.contents - staying,
+        cases=residue.cases,
+        person=residue.person,
     )
     for tables in other_tables(connection):
-        tables.forget(connection, plan.receipt, plan.residue)
+        tables.forget(connection, plan.receipt, residue)
 
 
 def _write_rows(connection: Connection, history: History, forgotten: Forgotten) -> None:
     judge = history.head.judge
-    new = list[dict[str, Any]]()
+    new = []
     for row in sorted(history.timeline.keys() | forgotten.rest.keys()):
         spans = forgotten.rest.get(row, [])
         if spans == history.timeline.get(row):
@@ -753,20 +843,21 @@ def _write_rows(connection: Connection, history: History, forgotten: Forgotten) 
         connection.execute(delete(rows).where(*same))
         for since, until, body in spans:
             last = None if until == history.head.latest + 1 else until
-            fields = {
+            values = {
+                "judge": judge,
                 "kind": kind,
                 "key": key,
                 "since": since,
                 "until": last,
                 "body": body,
             }
-            new.append({"judge": judge, **fields})
+            new.append(values)
     if new:
         connection.execute(insert(rows), new)
 
 
 def _write_versions(connection: Connection, plan: Plan) -> None:
-    judge = plan.history.head.judge
+    head = plan.history.head
     changed: dict[int, dict[str, Any]] = {}
     for number, sizes in plan.forgotten.sizes.items():
         changed[number] = {"memory_hash": "", **sizes}
@@ -774,20 +865,22 @@ def _write_versions(connection: Connection, plan: Plan) -> None:
         if plan.residue.in_sentence(note):
             changed.setdefault(number, {})["note"] = _ERASED
     for number, values in changed.items():
-        version = (versions_table.c.judge == judge, versions_table.c.number == number)
-        connection.execute(
-            update(versions_table).where(*version).values(redacted=True, **values)
+        change = update(versions_table).where(
+            versions_table.c.judge == head.judge,
+            versions_table.c.number == number,
         )
-    if plan.memory is not None:
-        # Its rows are those of the version before, which has just lost the same; only the number is
-        # new.
-        versions.add_version(
-            connection,
-            judge,
-            parent=plan.history.head.latest,
-            before={},
-            after={},
-            memory=plan.memory,
-            action="erase",
-            line=f"{in_words(0, len(plan.residue.keys), 0)} erased from all versions",
-        )
+        connection.execute(change.values(redacted=True, **values))
+    if plan.memory is None:
+        return
+    # Its rows are those of the version before, which has just lost the same; only the number is
+    # new.
+    versions.add_version(
+        connection,
+        head.judge,
+        parent=head.latest,
+        before={},
+        after={},
+        memory=plan.memory,
+        action="erase",
+        line=f"{in_words(0, len(plan.residue.keys), 0)} erased from all versions",
+    )

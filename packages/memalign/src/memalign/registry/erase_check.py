@@ -45,7 +45,9 @@ class Trace(NamedTuple):
     row: str = ""
 
 
-def search_again(database: Database, receipt: Receipt, residue: Residue) -> Receipt:
+def search_again(
+    database: Database, receipt: Receipt, residue: Residue, codec: Codec
+) -> Receipt:
     """Compact the database, search it, and say in the receipt whether a word is left.
 
     Others read and write meanwhile: rows are searched in a copy, and the file as it is; only if its
@@ -55,6 +57,7 @@ def search_again(database: Database, receipt: Receipt, residue: Residue) -> Rece
         database: The registry's.
         receipt: The receipt of what was erased.
         residue: What to search for.
+        codec: Decodes rows. Those that stay were decoded for the plan already.
 
     Returns:
         The receipt with what was found.
@@ -70,10 +73,10 @@ def search_again(database: Database, receipt: Receipt, residue: Residue) -> Rece
             f"{error}. Then run `memalign erase NAME` without a key (compact() in Python)"
         ) from error
     own = receipt.judge
-    unread = list[str]()
+    unread: list[str] = []
     with database.snapshot() as connection:
         traces = [
-            *_in_registry(connection, residue, own),
+            *_in_registry(connection, residue, own, codec),
             *in_other_tables(connection, residue, own),
             *_in_foreign_tables(connection, residue, unread),
         ]
@@ -84,22 +87,28 @@ def search_again(database: Database, receipt: Receipt, residue: Residue) -> Rece
     searched = "all rows of every table"
     if database.files:
         searched += f", and {size:,} bytes of the file"
-    here = [trace for trace in traces if trace.judge in (None, own)]
-    places = Counter(trace.place for trace in here)
-    counted = [
-        f"{at} ({n} row{'' if n == 1 else 's'})" for at, n in sorted(places.items())
-    ]
+    ours = [trace for trace in traces if trace.judge in (None, own)]
+    rows_left = dict.fromkeys(trace.row for trace in ours if trace.row)
     # Of another judge only its name.
-    others = {trace.judge for trace in traces if trace.judge is not None} - {own}
+    others = {trace.judge for trace in traces if trace.judge is not None}
+    others.discard(own)
     return replace(
         receipt,
         searched=searched,
         looked_for=residue.looked_for,
-        left=(*counted, *in_files),
-        stays=tuple(dict.fromkeys(trace.row for trace in here if trace.row)),
+        left=(*_counted(ours), *in_files),
+        stays=tuple(rows_left),
         elsewhere=tuple(sorted(others)),
         unreachable=(*database.unreachable, *unread),
     )
+
+
+def _counted(traces: Iterable[Trace]) -> Iterator[str]:
+    """Yield every place that holds something, and in how many rows."""
+    places = Counter(trace.place for trace in traces)
+    for place, count in sorted(places.items()):
+        noun = "row" if count == 1 else "rows"
+        yield f"{place} ({count} {noun})"
 
 
 def in_other_tables(
@@ -116,23 +125,26 @@ def _held(texts: Iterable[Words], residue: Residue, own: str) -> Iterator[Trace]
     In another judge's a few words prove nothing: they are anybody's.
     """
     for words in texts:
-        theirs = words.judge not in (None, own) and words.kind != "name"
-        if residue.is_trace(words.text, "other" if theirs else words.kind):
+        kind = words.kind
+        if words.judge not in (None, own) and kind != "name":
+            kind = "other"
+        if residue.is_trace(words.text, kind):
             yield Trace(words.place, words.judge, words.row)
 
 
-def _in_registry(connection: Connection, residue: Residue, own: str) -> Iterator[Trace]:
-    codec = Codec()
-    every_row = select(judges.c.name, rows.c.kind, rows.c.key, rows.c.body).join(rows)
-    for judge, kind, key, body in connection.execute(every_row):
+def _in_registry(
+    connection: Connection, residue: Residue, own: str, codec: Codec
+) -> Iterator[Trace]:
+    query = select(judges.c.name, rows.c.kind, rows.c.key, rows.c.body).join(rows)
+    for judge, kind, key, body in connection.execute(query):
         value = codec.decode(kind, body)
         if judge == own:
-            came_from = residue.concerns(_described(kind).keys(value))
+            keys = _described(kind).keys(value)
+            came_from = residue.concerns(keys)
         else:
             came_from = kind == "case" and value.content_hash in residue.contents
         texts = _words_of_row(judge, kind, key, value)
-        found = next(_held(texts, residue, own), None)
-        if found or came_from:
+        if came_from or any(_held(texts, residue, own)):
             yield Trace(_place(kind, key), judge, _row(kind, key))
     yield from _held(_other_words(connection), residue, own)
 
@@ -150,36 +162,36 @@ def _described(kind: str) -> Kind:
 
 
 def _place(kind: str, key: str) -> str:
-    return f"{rows.name}.body, {f'the {key}' if kind == 'judge' else kind}"
+    what = f"the {key}" if kind == "judge" else kind
+    return f"{rows.name}.body, {what}"
 
 
 def _row(kind: str, key: str) -> str:
-    return "" if kind in ("judge", "memory") else f"{_NOUNS.get(kind, kind)} {key}"
+    if kind in ("judge", "memory"):
+        return ""
+    noun = _NOUNS.get(kind, kind)
+    return f"{noun} {key}"
 
 
 def _other_words(connection: Connection) -> Iterator[Words]:
     """Yield what the registry's other tables hold of people's words."""
-    noted = select(judges.c.name, versions.c.number, versions.c.note).join(judges)
-    for judge, number, note in connection.execute(
-        noted.where(versions.c.note.is_not(None))
-    ):
-        row = f"version {number}"
+    notes = select(judges.c.name, versions.c.number, versions.c.note).join(judges)
+    notes = notes.where(versions.c.note.is_not(None))
+    for judge, number, note in connection.execute(notes):
         yield Words(
             place=f"{versions.name}.note",
             judge=judge,
             text=note,
             kind="sentence",
-            row=row,
+            row=f"version {number}",
         )
     for name in connection.scalars(select(judges.c.name)):
         yield Words(place=f"{judges.name}.name", judge=None, text=name, kind="other")
-    for judge, answer in connection.execute(
-        select(judges.c.name, answers.c.answer).join(answers)
-    ):
+    place = f"{answers.name}.answer"
+    kept = select(judges.c.name, answers.c.answer).join(answers)
+    for judge, answer in connection.execute(kept):
         for text in texts_in(json.loads(answer)):
-            yield Words(
-                place=f"{answers.name}.answer", judge=judge, text=text, kind="other"
-            )
+            yield Words(place=place, judge=judge, text=text, kind="other")
 
 
 def _in_foreign_tables(
@@ -187,16 +199,14 @@ def _in_foreign_tables(
 ) -> Iterator[Trace]:
     """Look into everybody else's tables; `unread` gets those that may not be read."""
     inspector = inspect(connection)
-    quote = connection.dialect.identifier_preparer.quote
     ours = (*metadata.tables, *(tables.prefix for tables in other_tables(connection)))
     for name in inspector.get_table_names():
         if name.startswith(ours):
             continue
         try:
-            with (
-                connection.begin_nested()
-            ):  # an error ends this part of the transaction only
-                yield from _in_table(connection, residue, name, quote(name))
+            # An error ends this part of the transaction only.
+            with connection.begin_nested():
+                yield from _in_table(connection, residue, name)
         except DBAPIError:
             unread.append(
                 f"the table {name} in the same database, which may not be read"
@@ -207,16 +217,15 @@ def _in_foreign_tables(
             unread.append(f"the schema {name} of the same database")
 
 
-def _in_table(
-    connection: Connection, residue: Residue, name: str, quoted: str
-) -> Iterator[Trace]:
+def _in_table(connection: Connection, residue: Residue, name: str) -> Iterator[Trace]:
+    quoted = connection.dialect.identifier_preparer.quote(name)
     query = f"SELECT * FROM {quoted}"  # a name that the database gave
     found = connection.exec_driver_sql(query, execution_options={"yield_per": _MANY})
     for row in found.mappings():
         for column, value in row.items():
-            text = (
-                value.decode("utf-8", "replace") if isinstance(value, bytes) else value
-            )
+            text = value
+            if isinstance(value, bytes):
+                text = value.decode("utf-8", "replace")
             if any(map(residue.in_passing, texts_in(text))):
                 yield Trace(f"{name}.{column}", None)
 
@@ -226,4 +235,7 @@ def _live(connection: Connection) -> Iterator[bytes]:
     for name in (*our_tables(connection), "sqlite_master"):
         for row in connection.exec_driver_sql(f"SELECT * FROM {name}"):
             for value in row:
-                yield value if isinstance(value, bytes) else str(value).encode()
+                if isinstance(value, bytes):
+                    yield value
+                else:
+                    yield str(value).encode()

@@ -57,12 +57,11 @@ def reach_of(values: Values, residue: Residue, copied: Collection[str]) -> Reach
                 seen.add(row)
             # With a word on a case its label may change, and with the label what others had said of
             # it is disputed.
-            near = not seen.isdisjoint(named) or row in copied
+            near = row in copied or not seen.isdisjoint(named)
             if near or _says(kind, value, residue):
-                cases |= seen
-    for name, state in values["memory"]:
-        if name == "locks":
-            cases.update(state)
+                cases.update(seen)
+            if name == "memory" and row == "locks":
+                cases.update(value)
     return Reach(frozenset(_with_twins(groups, cases)))
 
 
@@ -70,24 +69,31 @@ def _says(kind: Kind, value: Any, residue: Residue) -> bool:
     """Return whether a value repeats what goes or names who goes, outside of people's own words."""
     if any(map(residue.is_name, kind.names(value))):
         return True
-    return residue.in_sentence(kind.reason(value)) or any(
-        map(residue.certain, kind.quotes(value))
-    )
+    if residue.in_sentence(kind.reason(value)):
+        return True
+    return any(map(residue.certain, kind.quotes(value)))
 
 
 def _same_content(cases: Iterable[tuple[str, Example]]) -> list[set[str]]:
     """Return the ids of cases that ever shared their content with another one, in groups."""
     groups: dict[str, set[str]] = {}
     for name, example in cases:
-        groups.setdefault(example.content_hash, set()).add(name)
-    return [group for group in groups.values() if len(group) > 1]
+        content = example.content_hash
+        groups.setdefault(content, set()).add(name)
+    shared = []
+    for group in groups.values():
+        if len(group) > 1:
+            shared.append(group)
+    return shared
 
 
 def _with_twins(groups: list[set[str]], names: Collection[str]) -> set[str]:
     """Return these cases, those of the same content, those of the same as these, and so on."""
     found = set(names)
-    waiting = list(groups)
-    while near := [group for group in waiting if not found.isdisjoint(group)]:
-        found.update(*near)
-        waiting = [group for group in waiting if found.isdisjoint(group)]
+    size = 0
+    while len(found) > size:
+        size = len(found)
+        for group in groups:
+            if not found.isdisjoint(group):
+                found.update(group)
     return found

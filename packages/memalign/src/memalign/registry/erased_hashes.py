@@ -38,8 +38,9 @@ class _Fact(NamedTuple):
         return cls("person", name_key(name))
 
     def digest(self, secret: str) -> str:
+        key = bytes.fromhex(secret)
         data = f"{self.kind}\0{self.text}".encode("utf-8", "surrogatepass")
-        return hmac.new(bytes.fromhex(secret), data, hashlib.sha256).hexdigest()
+        return hmac.new(key, data, hashlib.sha256).hexdigest()
 
 
 class ErasedHashes:
@@ -55,8 +56,8 @@ class ErasedHashes:
         query = select(*columns).join(erasures)
         if judge is not None:
             query = query.where(judges.c.id == judge)
-        self._secrets = set[str]()
-        self._days: dict[tuple[str, str], date] = {}
+        self._secrets = set()
+        self._days = {}
         for secret, kind, digest, erased_at in connection.execute(query):
             self._secrets.add(secret)
             self._days[kind, digest] = datetime.fromisoformat(erased_at).date()
@@ -70,22 +71,24 @@ class ErasedHashes:
         None if it may, as it may all that it has in memory already.
         """
         annotation = memory.annotation(row.key)
-        if not self._days or (annotation and annotation.says(row)):
+        if annotation is not None and annotation.says(row):
             return None
         if row.content:
             return self.refusal(row.key, [row.content_hash])
-        case = memory.case(row.id)
-        return self.refusal(row.key, [case.example.content_hash] if case else [])
+        return self.refusal(row.key, _content_of(memory, row.key))
 
     def refusals(self, memory: Memory, before: Memory) -> dict[FeedbackKey, str]:
         """Return what a memory holds that was erased and is not in the one before, with reasons."""
         reasons: dict[FeedbackKey, str] = {}
         if not self._days:
             return reasons
-        for key in sorted(set(_keys(memory)) - set(_keys(before))):
-            case = memory.case(key.id) if memory.annotation(key) else None
-            reason = self.refusal(key, [case.example.content_hash] if case else [])
-            if reason:
+        new = set(_keys(memory)).difference(_keys(before))
+        for key in sorted(new):
+            contents = []
+            if memory.annotation(key):
+                contents = _content_of(memory, key)
+            reason = self.refusal(key, contents)
+            if reason is not None:
                 reasons[key] = reason
         return reasons
 
@@ -94,36 +97,45 @@ class ErasedHashes:
 
         `contents` are the hashes of what its case holds.
         """
-        if day := self._day(_Fact.of_key(key)):
+        day = self._day(_Fact.of_key(key))
+        if day is not None:
             return f"this feedback was erased on {day}; {_ALLOW}"
         for content in contents:
-            if day := self._day(_Fact("case", content)):
+            day = self._day(_Fact("case", content))
+            if day is not None:
                 return f"a case of this content was erased on {day}; {_ALLOW}"
         return None
 
     def readmit(self, connection: Connection, judge: int, memory: Memory) -> None:
         """Forget the hashes of what is in `memory` again: somebody asked for it to come back."""
-        facts = set[_Fact]()
+        facts = set()
         for case in memory.cases:
-            facts.update(
-                (_Fact("case", case.example.content_hash), _Fact("id", case.id))
-            )
-            for said in case.annotations:
-                facts.update((_Fact.of_key(said.key), _Fact.of_person(said.source)))
-        digests = {fact.digest(secret) for secret in self._secrets for fact in facts}
-        back = digests.intersection(digest for _, digest in self._days)
-        same = (erasures.c.judge == judge, erasures.c.digest.in_(sorted(back)))
-        connection.execute(delete(erasures).where(*same))
+            facts.add(_Fact("case", case.example.content_hash))
+            facts.add(_Fact("id", case.id))
+            for annotation in case.annotations:
+                facts.add(_Fact.of_key(annotation.key))
+                facts.add(_Fact.of_person(annotation.source))
+        known = {digest for _, digest in self._days}
+        back = set()
+        for secret in self._secrets:
+            for fact in facts:
+                back.add(fact.digest(secret))
+        readmitted = delete(erasures).where(
+            erasures.c.judge == judge,
+            erasures.c.digest.in_(sorted(back & known)),
+        )
+        connection.execute(readmitted)
 
     def erased_on(self, selector: str | FeedbackKey) -> date | None:
         """Return the day on which the feedback of a key, written key or id was erased, or None."""
         if isinstance(selector, FeedbackKey):
             return self._day(_Fact.of_key(selector))
         for case, source in readings(selector):
-            fact = (
-                _Fact.of_key(FeedbackKey(case, source)) if source else _Fact("id", case)
-            )
-            if day := self._day(fact):
+            fact = _Fact("id", case)
+            if source is not None:
+                fact = _Fact.of_key(FeedbackKey(case, source))
+            day = self._day(fact)
+            if day is not None:
                 return day
         return None
 
@@ -136,18 +148,19 @@ class ErasedHashes:
 
         It has the beginning of the hash for an id, and no source.
         """
-        found = list[LedgerEntry]()
+        found = []
         for (kind, digest), day in sorted(self._days.items()):
             if kind == "key":
                 key = FeedbackKey(f"erased:{digest[:16]}", "")
-                found.append(
-                    LedgerEntry(key=key, state="erased", reason=f"erased on {day}")
-                )
+                reason = f"erased on {day}"
+                entry = LedgerEntry(key=key, state="erased", reason=reason)
+                found.append(entry)
         return tuple(found)
 
     def _day(self, fact: _Fact) -> date | None:
         for secret in self._secrets:
-            if day := self._days.get((fact.kind, fact.digest(secret))):
+            day = self._days.get((fact.kind, fact.digest(secret)))
+            if day is not None:
                 return day
         return None
 
@@ -171,32 +184,46 @@ def remember(
         cases: Their ids.
         person: The person whose everything was erased.
     """
-    secret = connection.execute(
-        select(judges.c.secret).where(judges.c.id == judge)
-    ).scalar_one()
-    known = set(
-        connection.scalars(select(erasures.c.digest).where(erasures.c.judge == judge))
-    )
-    facts = set(map(_Fact.of_key, keys))
-    facts.update(_Fact("case", content) for content in contents)
-    facts.update(_Fact("id", case) for case in cases)
+    query = select(judges.c.secret).where(judges.c.id == judge)
+    secret = connection.execute(query).scalar_one()
+    query = select(erasures.c.digest).where(erasures.c.judge == judge)
+    known = set(connection.scalars(query))
+    facts = [
+        *map(_Fact.of_key, keys),
+        *[_Fact("case", content) for content in contents],
+        *[_Fact("id", case) for case in cases],
+    ]
     if person is not None:
-        facts.add(_Fact.of_person(person))
+        facts.append(_Fact.of_person(person))
     at = datetime.now(UTC).isoformat()
-    new = {(fact.kind, fact.digest(secret)) for fact in facts}
-    values = list[dict[str, object]]()
-    for kind, digest in sorted(new):
+    new = {}
+    for fact in facts:
+        digest = fact.digest(secret)
         if digest not in known:
-            values.append(
-                {"judge": judge, "kind": kind, "digest": digest, "erased_at": at}
-            )
-    if values:
-        connection.execute(insert(erasures), values)
+            new[digest] = {
+                "judge": judge,
+                "kind": fact.kind,
+                "digest": digest,
+                "erased_at": at,
+            }
+    if new:
+        connection.execute(insert(erasures), list(new.values()))
+
+
+def _content_of(memory: Memory, key: FeedbackKey) -> list[str]:
+    """Return the hash of what the case of a key holds; nothing if there is no case."""
+    case = memory.case(key.id)
+    if case is None:
+        return []
+    return [case.example.content_hash]
 
 
 def _keys(memory: Memory) -> Iterator[FeedbackKey]:
     """Yield every key of feedback that a memory holds."""
-    yield from (annotation.key for annotation in memory.annotations())
-    yield from (stone.key for stone in memory.tombstones)
+    for annotation in memory.annotations():
+        yield annotation.key
+    for stone in memory.tombstones:
+        yield stone.key
     for guideline in memory.guidelines:
-        yield from (*guideline.exposed_to, *guideline.supported_by)
+        yield from guideline.exposed_to
+        yield from guideline.supported_by

@@ -68,8 +68,11 @@ def encoded(value: Any) -> bytes:
 
 
 def _without_none(value: msgspec.Struct) -> dict[str, Any]:
-    fields = msgspec.to_builtins(value).items()
-    return {name: part for name, part in fields if part is not None}
+    fields = {}
+    for name, part in msgspec.to_builtins(value).items():
+        if part is not None:
+            fields[name] = part
+    return fields
 
 
 def decoded(kind: str, body: bytes) -> Any:
@@ -103,11 +106,12 @@ class Codec:
 
     def decode(self, kind: str, body: bytes) -> Any:
         """Return the value of a body. Raises RegistryError if it is damaged."""
-        if (kind, body) not in self._values:
+        row = (kind, body)
+        if row not in self._values:
             value = decoded(kind, body)
-            self._values[kind, body] = value
+            self._values[row] = value
             self._bodies[id(value)] = body
-        return self._values[kind, body]
+        return self._values[row]
 
     def encode(self, value: Any) -> bytes:
         """Return the body of a value. Raises InputError for what JSON cannot hold."""
@@ -116,31 +120,34 @@ class Codec:
 
 def contents_of(judge: Judge) -> Contents:
     """Return the rows of a judge."""
-    settings = {
-        ("judge", name): encoded(value) for name, value in settings_of(judge).items()
-    }
-    return settings | memory_contents(judge.memory)
+    contents = memory_contents(judge.memory)
+    for name, value in settings_of(judge).items():
+        contents["judge", name] = encoded(value)
+    return contents
 
 
 def memory_contents(
     memory: Memory, encode: Callable[[Any], bytes] = encoded
 ) -> Contents:
     """Return the rows of a memory alone; `encode` may be a codec's."""
-    contents: Contents = {
-        ("memory", name): encoded(getattr(memory, name)) for name in _STATE
-    }
+    contents = {}
+    for name in _STATE:
+        contents["memory", name] = encoded(getattr(memory, name))
     for case in memory.cases:
         contents["case", _key(case.id)] = encode(case.example)
         for annotation in case.annotations:
-            contents["annotation", _key(str(annotation.key))] = encode(annotation)
+            key = _key(str(annotation.key))
+            contents["annotation", key] = encode(annotation)
         if case.pre_alignment is not None:
             contents["pre_alignment", case.id] = encode(case.pre_alignment)
         if case.vector is not None:
             contents["vector", case.id] = case.vector
     for name, kind in KINDS.items():
-        if kind.collection is not None:
-            for value in getattr(memory, kind.collection):
-                contents[name, _key(kind.key(value))] = encode(value)
+        if kind.collection is None:
+            continue
+        for value in getattr(memory, kind.collection):
+            key = _key(kind.key(value))
+            contents[name, key] = encode(value)
     return contents
 
 
@@ -149,11 +156,10 @@ def judge_of(name: str, contents: Contents, *, models: Mapping[str, Any]) -> Jud
 
     `models` gives objects for the names of models that only the caller has.
     """
-    settings = {
-        field: decoded(kind, body)
-        for (kind, field), body in contents.items()
-        if kind == "judge"
-    }
+    settings = {}
+    for (kind, field), body in contents.items():
+        if kind == "judge":
+            settings[field] = decoded(kind, body)
     with named_damage(f"the judge {name!r}"):
         return judge_from(name, settings, memory_of(contents), models=models)
 
@@ -186,34 +192,32 @@ def memory_of(
 
 
 def _memory_of(contents: Contents, decode: Callable[[str, bytes], Any]) -> Memory:
-    values: dict[str, dict[str, Any]] = {of: {} for of in KINDS}
-    for (of, key), body in contents.items():
-        if of != "judge":
-            values[of][key] = decode(of, body)
+    values: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
+    for (kind, key), body in contents.items():
+        if kind != "judge":
+            values[kind][key] = decode(kind, body)
     annotations: dict[str, list[Annotation]] = {}
     for annotation in values["annotation"].values():
         annotations.setdefault(annotation.id, []).append(annotation)
-    cases = list[Case]()
+    cases = []
     for name, example in sorted(values["case"].items()):
-        said = sorted(
-            annotations.get(name, ()), key=lambda annotation: annotation.source
+        said = annotations.get(name, [])
+        said.sort(key=lambda annotation: annotation.source)
+        case = Case(
+            example=example,
+            annotations=tuple(said),
+            pre_alignment=values["pre_alignment"].get(name),
+            vector=values["vector"].get(name),
         )
-        verdict = values["pre_alignment"].get(name)
-        vector = values["vector"].get(name)
-        cases.append(
-            Case(
-                example=example,
-                annotations=tuple(said),
-                pre_alignment=verdict,
-                vector=vector,
-            )
-        )
-    fields: dict[str, Any] = {}
-    for name, state in values["memory"].items():
-        fields[name] = tuple(state) if isinstance(state, list) else state
-    for of, kind in KINDS.items():
+        cases.append(case)
+    fields = values["memory"]
+    for name, state in fields.items():
+        if isinstance(state, list):
+            fields[name] = tuple(state)
+    for name, kind in KINDS.items():
         if kind.collection is not None:
-            fields[kind.collection] = tuple(sorted(values[of].values(), key=kind.order))
+            entries = sorted(values[name].values(), key=kind.order)
+            fields[kind.collection] = tuple(entries)
     return Memory(cases=tuple(cases), **fields)
 
 

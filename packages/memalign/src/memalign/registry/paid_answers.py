@@ -29,13 +29,15 @@ class PaidAnswers:
     def __init__(self, database: Database, name: str) -> None:
         self._database = database
         self._name = name
+        self._answers = {}
+        self._own: set[str] = set()
+        self._taken: set[str] = set()
         with database.read() as connection:
             self._head = versions.find(connection, name)
             query = select(answers.c.key, answers.c.answer)
-            found = connection.execute(query.where(answers.c.judge == self._head.judge))
-            self._answers = {row.key: row.answer for row in found}
-        self._own = set[str]()
-        self._taken = set[str]()
+            query = query.where(answers.c.judge == self._head.judge)
+            for key, answer in connection.execute(query):
+                self._answers[key] = answer
 
     @property
     def taken_up(self) -> int:
@@ -56,17 +58,17 @@ class PaidAnswers:
         await asyncio.to_thread(self._write, new)
 
     def _write(self, new: Mapping[str, bytes]) -> None:
+        judge = self._head.judge
+        rows = []
+        for key, answer in new.items():
+            rows.append({"judge": judge, "key": key, "answer": answer})
         try:
             with self._database.write(self._name) as connection:
                 if self._may_keep(connection):
                     # A row that is there already could not be read, or came from an align beside
                     # this one.
                     self._remove(connection, new)
-                    values = [
-                        {"key": key, "answer": answer} for key, answer in new.items()
-                    ]
-                    judge = {"judge": self._head.judge}
-                    connection.execute(insert(answers), [judge | row for row in values])
+                    connection.execute(insert(answers), rows)
         except RegistryError as error:
             raise RegistryError(
                 f"cannot keep what was paid for: {error}. Nothing was committed; "
@@ -84,14 +86,14 @@ class PaidAnswers:
             head = versions.find(connection, self._name)
         except JudgeNotFound:
             return False
-        return (head.judge, head.forgettings) == (
-            self._head.judge,
-            self._head.forgettings,
-        )
+        if head.judge != self._head.judge:
+            return False
+        return head.forgettings == self._head.forgettings
 
     def committed(self) -> None:
         """Remove what a version holds now: the answers that this run paid for or took up."""
-        if keys := self._taken.union(self._own):
+        keys = self._taken | self._own
+        if keys:
             with self._database.write(self._name) as connection:
                 self._remove(connection, keys)
 

@@ -104,8 +104,10 @@ class Receipt:
 
     @property
     def complete(self) -> bool:
-        """Whether it was searched, and no word is left in any judge or any other table."""
-        return bool(self.searched) and not self.left and not self.elsewhere
+        """True if it was searched, and no word is left in any judge or any other table."""
+        if self.left or self.elsewhere:
+            return False
+        return bool(self.searched)
 
     @property
     def counts(self) -> str:
@@ -118,23 +120,22 @@ class Receipt:
 
     def without_names(self) -> dict[str, Any]:
         """Return what may be kept of it: how many cases and comments went, not their names."""
-        naming = ("keys", "pending", "locked", "stays")
-        values = {
-            name: value for name, value in self.to_dict().items() if name not in naming
-        }
-        return {
-            **values,
-            "cases": len(self.cases),
-            "comments": len(self.keys),
-            "waiting": len(self.pending),
-        }
+        values = self.to_dict()
+        for naming in ("keys", "pending", "locked", "stays"):
+            del values[naming]
+        values["cases"] = len(self.cases)
+        values["comments"] = len(self.keys)
+        values["waiting"] = len(self.pending)
+        return values
 
     def __str__(self) -> str:
-        done = "would be erased" if self.dry_run else f"erased for good, {self.at}"
+        done = f"erased for good, {self.at}"
+        waiting = "pending until the next align, to be learned again"
         if self.dry_run:
+            done = "would be erased"
             waiting = "to be learned again without them"
-        else:
-            waiting = "pending until the next align, to be learned again"
+        if self.problem:
+            waiting += f" ({self.problem})"
         parts: dict[str, Sequence[object]] = {
             "comments": self.keys,
             "cases": self.cases,
@@ -143,10 +144,12 @@ class Receipt:
             "of these, guidelines that people wrote or confirmed": self.wordings,
             "cases that are locked no longer": self.locked,
             "learned again without them": self.rederived,
-            f"{waiting} ({self.problem})" if self.problem else waiting: self.pending,
+            waiting: self.pending,
         }
         lines = [f"{self.judge}: {self.counts} {done}"]
-        lines += [f"  {what}: {_some(names)}" for what, names in parts.items() if names]
+        for what, names in parts.items():
+            if names:
+                lines.append(f"  {what}: {_some(names)}")
         for version in self.versions:
             if version.cases or version.comments or version.guidelines:
                 lines.append(f"  from version {version.number}: {version}")
@@ -161,27 +164,38 @@ class Receipt:
 
     @property
     def answer(self) -> str:
-        """Whether everything is gone, in one sentence."""
+        """One sentence that says whether everything is gone."""
         if self.complete:
             return "yes, no word is left"
         where = list(self.left)
-        where += [
-            f"the judge {name}, where it is to be erased too" for name in self.elsewhere
-        ]
-        which = f" ({_some(self.stays)})" if self.stays else ""
+        for name in self.elsewhere:
+            where.append(f"the judge {name}, where it is to be erased too")
+        which = ""
+        if self.stays:
+            which = f" ({_some(self.stays)})"
         return f"NO, words are left in {'; '.join(where)}{which}"
 
 
 def in_words(cases: int, comments: int, guidelines: int) -> str:
     """Return `6 cases, 2 comments and 1 guideline`; what there is none of is not named."""
     counted = {"case": cases, "comment": comments, "guideline": guidelines}
-    parts = [f"{n:,} {noun}{'' if n == 1 else 's'}" for noun, n in counted.items() if n]
+    parts = []
+    for noun, count in counted.items():
+        if count == 1:
+            parts.append(f"1 {noun}")
+        elif count:
+            parts.append(f"{count:,} {noun}s")
     if not parts:
         return "nothing"
     *first, last = parts
-    return f"{', '.join(first)} and {last}" if first else last
+    if not first:
+        return last
+    return f"{', '.join(first)} and {last}"
 
 
 def _some(names: Sequence[object], limit: int = 10) -> str:
     text = ", ".join(map(str, names[:limit]))
-    return f"{text} and {len(names) - limit} more" if len(names) > limit else text
+    more = len(names) - limit
+    if more > 0:
+        text += f" and {more} more"
+    return text

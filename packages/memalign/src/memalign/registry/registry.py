@@ -8,6 +8,7 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -211,7 +212,9 @@ class Registry:
             a: The version before.
             b: The version after.
         """
-        return compare(self.load(name, a), self.load(name, b), versions=(a, b))
+        before = self.load(name, a)
+        after = self.load(name, b)
+        return compare(before, after, versions=(a, b))
 
     def judged_by(
         self, name: str, signature: str, memory_hash: str
@@ -219,23 +222,22 @@ class Registry:
         """Find the newest version that gave certain judgments, and return its number and the judge.
 
         Args:
-            name: The judge.
+            name: The judge. It may have had another name when it judged.
             signature: The judgments' `judge`.
             memory_hash: The judgments' `memory_hash`.
 
         Raises:
             InputError: No version gave them.
         """
+        _, _, hashes = signature.rpartition("@")
         for info in reversed(self.history(name)):
-            if info.memory_hash not in (
-                "",
-                memory_hash,
-            ):  # an erasure has changed those without
+            # An erasure has changed those without a hash.
+            if info.memory_hash not in ("", memory_hash):
                 continue
             judge = self.load(name, info.number)
             # A version whose model cannot be opened here did not judge.
             with suppress(ConfigurationError):
-                if signature_of(judge) == signature:
+                if signature_of(judge).endswith(f"@{hashes}"):
                     return info.number, judge
         raise InputError(
             f"no version of {name!r} in the registry gave these judgments (their judge is "
@@ -270,7 +272,9 @@ class Registry:
             name: The judge.
             version: Its version; None for the newest.
         """
-        return self.load(name, version).memory.ledger() + self._erased(name).entries()
+        judge = self.load(name, version)
+        erased = self._erased(name)
+        return judge.memory.ledger() + erased.entries()
 
     # -- learning and forgetting -------------------------------------------------------------------
 
@@ -318,15 +322,14 @@ class Registry:
                 limit is set.
         """
         learner = _learner(optimizer, columns, max_cost)
-        step = self._learning(
-            name,
-            learner,
-            feedback,
+        learning = partial(
+            learner.align,
+            feedback=RowSource.of(feedback),  # every attempt reads it
             skip_invalid=skip_invalid,
-            allow_erased=allow_erased,
             own_verdicts=own_verdicts,
             progress=progress,
         )
+        step = self._step(name, learning, allow_erased)
         return await self._commit_step(
             name, step, learner, action="align", allow_erased=allow_erased, force=force
         )
@@ -366,15 +369,14 @@ class Registry:
             The usage; its cost is None if a price is not known.
         """
         learner = _learner(optimizer, columns)
-        step = self._learning(
-            name,
-            learner,
-            feedback,
+        learning = partial(
+            learner.align,
+            feedback=feedback,
             skip_invalid=skip_invalid,
-            allow_erased=allow_erased,
             own_verdicts=own_verdicts,
             progress=progress,
         )
+        step = self._step(name, learning, allow_erased)
         judge = await asyncio.to_thread(self.load, name)
         answers = await asyncio.to_thread(PaidAnswers, self._database, name)
         trial = dry_run or DryRun()
@@ -430,34 +432,18 @@ class Registry:
 
     unalign = aio.blocking(aunalign)
 
-    def _learning(
-        self,
-        name: str,
-        learner: MemAlign,
-        feedback: FeedbackSource,
-        *,
-        skip_invalid: bool,
-        allow_erased: bool,
-        own_verdicts: OwnVerdicts | None,
-        progress: Progress | None,
+    def _step(
+        self, name: str, learning: Callable[..., Awaitable[AlignResult]], erased: bool
     ) -> Step:
-        source = RowSource.of(feedback)  # every attempt reads it
+        """Return the step that learns; what was erased is refused unless it may come back."""
 
         async def step(judge: Judge, calls: Calls) -> AlignResult:
             hashes = await asyncio.to_thread(self._erased, name)
 
             def refuse(row: Feedback) -> str | None:
-                return None if allow_erased else hashes.row_refusal(row, judge.memory)
+                return None if erased else hashes.row_refusal(row, judge.memory)
 
-            return await learner.align(
-                judge,
-                source,
-                skip_invalid=skip_invalid,
-                refuse=refuse,
-                own_verdicts=own_verdicts,
-                progress=progress,
-                calls=calls,
-            )
+            return await learning(judge, refuse=refuse, calls=calls)
 
         return step
 
@@ -610,18 +596,18 @@ class Registry:
             UnknownKey: Nothing is there that these name.
             RegistryError: What was erased could not be wiped from the disk.
         """
-        chosen = (
-            (selectors,)
-            if isinstance(selectors, str | FeedbackKey)
-            else tuple(selectors)
-        )
-        text = None if matching is None else Finder(matching)
-        receipt, residue = erase_feedback(
-            self._database, name, Selectors(chosen, source, text, keep), dry_run=dry_run
-        )
+        if isinstance(selectors, str | FeedbackKey):
+            selectors = (selectors,)
+        text = None
+        if matching is not None:
+            text = Finder(matching)
+        named = Selectors(tuple(selectors), source, text, keep)
+        plan = erase_feedback(self._database, name, named, dry_run=dry_run)
         if dry_run:
-            return receipt
-        receipt = search_again(self._database, receipt, residue)
+            return plan.receipt
+        receipt = search_again(
+            self._database, plan.receipt, plan.residue, plan.history.codec
+        )
         if rederive and receipt.pending:
             return self._rederived(name, receipt, optimizer, progress)
         return receipt
@@ -668,11 +654,9 @@ class Registry:
             InputError: The file cannot be written.
         """
         judge = self.load(name, version)
-        return (
-            bundle.bundle_of(judge)
-            if path is None
-            else bundle.write_bundle(judge, path)
-        )
+        if path is None:
+            return bundle.bundle_of(judge)
+        return bundle.write_bundle(judge, path)
 
     def import_bundle(
         self,
@@ -729,10 +713,12 @@ class Registry:
 
     def _load(self, name: str, version: int | None) -> tuple[int, Judge]:
         with self._database.read() as connection:
-            judge, latest, _ = versions.find(connection, name)
-            number = latest if version is None else version
-            contents = versions.read(connection, judge, number, name=name)
-            expected = versions.memory_hash(connection, judge, number)
+            head = versions.find(connection, name)
+            number = head.latest
+            if version is not None:
+                number = version
+            contents = versions.read(connection, head.judge, number, name=name)
+            expected = versions.memory_hash(connection, head.judge, number)
         loaded = judge_of(name, contents, models=self._models)
         if expected and loaded.memory.hash != expected:  # an erased version has none
             raise RegistryError(

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple, get_args
@@ -122,21 +122,19 @@ def find(connection: Connection, name: str) -> Head:
 
     Raises JudgeNotFound, which names the judges that there are.
     """
-    query = select(judges.c.id, judges.c.latest, judges.c.forgettings).where(
-        judges.c.name == name
+    columns = (judges.c.id, judges.c.latest, judges.c.forgettings)
+    if is_unicode(name):
+        query = select(*columns).where(judges.c.name == name)
+        row = connection.execute(query).one_or_none()
+        if row is not None:
+            return Head(*row)
+    names = connection.scalars(select(judges.c.name).order_by(judges.c.name)).all()
+    listed = ", ".join(names[:20])
+    if len(names) > 20:
+        listed += ", …"
+    raise JudgeNotFound(
+        f"no judge {name!r} in the registry; judges: {listed or 'none yet'}"
     )
-    row = connection.execute(query).one_or_none() if is_unicode(name) else None
-    if row is None:
-        names = (
-            connection.execute(select(judges.c.name).order_by(judges.c.name))
-            .scalars()
-            .all()
-        )
-        listed = ", ".join(names[:20]) + (", …" if len(names) > 20 else "")
-        raise JudgeNotFound(
-            f"no judge {name!r} in the registry; judges: {listed or 'none yet'}"
-        )
-    return Head(*row)
 
 
 def read(connection: Connection, judge: int, number: int, *, name: str) -> Contents:
@@ -144,9 +142,8 @@ def read(connection: Connection, judge: int, number: int, *, name: str) -> Conte
 
     Raises JudgeNotFound, which says how many versions there are.
     """
-    highest = connection.execute(
-        select(judges.c.latest).where(judges.c.id == judge)
-    ).scalar_one()
+    latest = select(judges.c.latest).where(judges.c.id == judge)
+    highest = connection.execute(latest).scalar_one()
     if not 1 <= number <= highest:
         raise JudgeNotFound(
             f"judge {name!r} has no version {number}; the latest is {highest}"
@@ -157,65 +154,68 @@ def read(connection: Connection, judge: int, number: int, *, name: str) -> Conte
     else:
         later = rows.c.until.is_(None) | (rows.c.until > number)
         query = query.where(rows.c.since <= number, later)
-    return {(kind, key): body for kind, key, body in connection.execute(query)}
+    contents = {}
+    for kind, key, body in connection.execute(query):
+        contents[kind, key] = body
+    return contents
 
 
 def memory_hash(connection: Connection, judge: int, number: int) -> str:
     """Return the hash of a version's memory as it was written; empty if an erasure changed it."""
-    version = (versions.c.judge == judge, versions.c.number == number)
-    return str(
-        connection.execute(select(versions.c.memory_hash).where(*version)).scalar()
-        or ""
+    query = select(versions.c.memory_hash).where(
+        versions.c.judge == judge,
+        versions.c.number == number,
     )
+    return connection.execute(query).scalar() or ""
 
 
 def timeline(connection: Connection, judge: int, latest: int) -> Timeline:
     """Return every row of a judge: its first version, the one after its last, and its body."""
-    columns = (rows.c.kind, rows.c.key, rows.c.since, rows.c.until, rows.c.body)
+    query = select(rows).where(rows.c.judge == judge).order_by(rows.c.since)
+    following = latest + 1
     spans: Timeline = {}
-    query = select(*columns).where(rows.c.judge == judge).order_by(rows.c.since)
-    for kind, key, since, until, body in connection.execute(query):
-        spans.setdefault((kind, key), []).append((since, until or latest + 1, body))
+    for _, kind, key, since, until, body in connection.execute(query):
+        span = (since, until or following, body)
+        row = (kind, key)
+        spans.setdefault(row, []).append(span)
     return spans
 
 
 def history(connection: Connection, judge: int) -> tuple[VersionInfo, ...]:
     """Return every version, the oldest first."""
-    query = (
-        select(versions).where(versions.c.judge == judge).order_by(versions.c.number)
-    )
-    found = list[VersionInfo]()
+    query = select(versions).where(versions.c.judge == judge)
+    query = query.order_by(versions.c.number)
+    found = []
     for row in connection.execute(query).mappings():
-        found.append(
-            VersionInfo(**{name: row[name] for name in row if name != "judge"})
-        )
+        fields = dict(row)
+        del fields["judge"]
+        found.append(VersionInfo(**fields))
     return tuple(found)
 
 
 def summaries(connection: Connection) -> tuple[JudgeSummary, ...]:
     """Return what `Registry.list` says of every judge, by name."""
-    named = (rows.c.kind == "judge", rows.c.key.in_(("value_type", "model")))
     settings = select(rows.c.judge, rows.c.key, rows.c.body).where(
-        *named, rows.c.until.is_(None)
+        rows.c.kind == "judge",
+        rows.c.key.in_(("value_type", "model")),
+        rows.c.until.is_(None),
     )
-    values = {
-        (of, key): decoded("judge", body)
-        for of, key, body in connection.execute(settings)
-    }
+    values = {}
+    for judge, key, body in connection.execute(settings):
+        values[judge, key] = decoded("judge", body)
     newest = (versions.c.judge == judges.c.id) & (versions.c.number == judges.c.latest)
     query = select(judges, versions).join(versions, newest).order_by(judges.c.name)
-    found = list[JudgeSummary]()
+    found = []
     for row in connection.execute(query):
         with named_damage(f"the judge {row.name!r}"):
+            value_type = msgspec.convert(values[row.id, "value_type"], ValueType)
             summary = JudgeSummary(
                 name=row.name,
                 latest=row.latest,
-                value_type=msgspec.convert(
-                    values[row.id, "value_type"], ValueType
-                ).spec,
+                value_type=value_type.spec,
                 model=values[row.id, "model"],
                 updated_at=row.created_at,
-                **{size: getattr(row, size) for size in _SIZES},
+                **sizes_of(row),
             )
         found.append(summary)
     return tuple(found)
@@ -255,14 +255,13 @@ def commit(
     """
     with database.write(judge.name) as connection:
         number, latest = _place(connection, judge.name, parent=parent, new=new)
-        before: Contents = (
-            read(connection, number, latest, name=judge.name) if latest else {}
-        )
-        if before and action in (
-            "save",
-            "import",
-        ):  # which need not come from the latest version
-            judge = _numbered(judge, before)
+        before: Contents = {}
+        known = Memory()
+        if latest:
+            before = read(connection, number, latest, name=judge.name)
+            known = memory_of(before)
+            if action in ("save", "import"):  # which need not come from this version
+                judge = _numbered(judge, known)
         after = contents_of(judge)
         if after == before:
             return latest
@@ -270,11 +269,8 @@ def commit(
         if allow_erased:
             hashes.readmit(connection, number, judge.memory)
         else:
-            known = memory_of(before) if before else Memory()
             refused = hashes.refusals(judge.memory, known)
-            _refuse(
-                f"judge {judge.name!r}", {str(key): why for key, why in refused.items()}
-            )
+            _refuse(f"judge {judge.name!r}", refused)
         if action == "unalign":
             forget_answers(connection, number)  # which may quote what was withdrawn
         return add_version(
@@ -310,34 +306,32 @@ def _place(
     return judge, latest
 
 
-def _refuse(judge: str, reasons: Mapping[str, str]) -> None:
+def _refuse(judge: str, reasons: Mapping[FeedbackKey, str]) -> None:
     """Raise InvalidRows if a judge holds what was erased, for reasons by key."""
-    faults = list[RowError]()
+    faults = []
     for line, (key, reason) in enumerate(reasons.items(), 1):
-        faults.append(RowError(line=line, id=key, reason=reason))
+        faults.append(RowError(line=line, id=str(key), reason=reason))
     if faults:
         raise InvalidRows(f"{judge} holds feedback that was erased", faults)
 
 
-def _numbered(judge: Judge, before: Contents) -> Judge:
+def _numbered(judge: Judge, known: Memory) -> Judge:
     """Return a judge that gives no number of a guideline again.
 
     Raises VersionConflict if it has given a number to another guideline already.
     """
-    for guideline in judge.memory.guidelines:
-        written = before.get(("guideline", guideline.id))
-        other = guideline if written is None else decoded("guideline", written)
+    memory = judge.memory
+    given = {guideline.id: guideline for guideline in known.guidelines}
+    for guideline in memory.guidelines:
+        other = given.get(guideline.id, guideline)
         if guideline.text != other.text and guideline.exposed_to != other.exposed_to:
             raise VersionConflict(
                 f"{guideline.id} of this judge is another guideline than {guideline.id} of "
                 f"{judge.name!r}; load that judge and change it, or store this one under another "
                 "name"
             )
-    given = decoded("memory", before[_NEXT_GUIDELINE])
-    memory = judge.memory
-    return judge.replace(
-        memory=replace(memory, next_guideline=max(given, memory.next_guideline))
-    )
+    following = max(known.next_guideline, memory.next_guideline)
+    return judge.replace(memory=replace(memory, next_guideline=following))
 
 
 def roll_back(connection: Connection, name: str, to: int) -> Rollback:
@@ -349,9 +343,8 @@ def roll_back(connection: Connection, name: str, to: int) -> Rollback:
     before = read(connection, judge, latest, name=name)
     after = read(connection, judge, to, name=name)
     # A guideline's id is never given twice, whatever comes back.
-    after[_NEXT_GUIDELINE] = max(
-        before[_NEXT_GUIDELINE], after[_NEXT_GUIDELINE], key=int
-    )
+    following = (before[_NEXT_GUIDELINE], after[_NEXT_GUIDELINE])
+    after[_NEXT_GUIDELINE] = max(following, key=int)
     number = latest
     if before != after:
         number = add_version(
@@ -410,24 +403,21 @@ def add_version(
             "more"
         )
     number = parent + 1
-    same = (judges.c.id == judge, judges.c.latest == parent)
-    if (
-        connection.execute(update(judges).where(*same).values(latest=number)).rowcount
-        != 1
-    ):
+    is_parent = (judges.c.id == judge, judges.c.latest == parent)
+    moved = connection.execute(update(judges).where(*is_parent).values(latest=number))
+    if moved.rowcount != 1:
         raise VersionConflict("somebody else committed a version in the meantime")
-    connection.execute(
-        insert(versions).values(
-            judge=judge,
-            number=number,
-            action=action,
-            created_at=datetime.now(UTC).isoformat(),
-            summary=line or _summary(before, after),
-            note=note,
-            memory_hash=memory.hash,
-            **sizes(memory),
-        )
+    version = insert(versions).values(
+        judge=judge,
+        number=number,
+        action=action,
+        created_at=datetime.now(UTC).isoformat(),
+        summary=line or _summary(before, after),
+        note=note,
+        memory_hash=memory.hash,
+        **sizes(memory),
     )
+    connection.execute(version)
     _write_difference(connection, judge, number, before, after)
     return number
 
@@ -436,26 +426,35 @@ def _write_difference(
     connection: Connection, judge: int, number: int, before: Contents, after: Contents
 ) -> None:
     """End the rows that a version has no longer, and begin those that are new in it."""
-    ended = [
-        {"of_kind": row[0], "of_key": row[1]}
-        for row in before
-        if after.get(row) != before[row]
-    ]
+    ended = []
+    for row, body in before.items():
+        if after.get(row) != body:
+            ended.append({"of_kind": row[0], "of_key": row[1]})
     if ended:
-        # A sum, so that the row is found by its key, and not among all living rows by the index on
-        # `until`.
-        living = (rows.c.judge == judge, (rows.c.until + 0).is_(None))
-        row = (rows.c.kind == bindparam("of_kind"), rows.c.key == bindparam("of_key"))
-        connection.execute(
-            update(rows).where(*living, *row).values(until=number), ended
+        end = update(rows).where(
+            rows.c.judge == judge,
+            rows.c.kind == bindparam("of_kind"),
+            rows.c.key == bindparam("of_key"),
+            # A sum, so that the row is found by its key, and not among all living rows by the index
+            # on `until`.
+            (rows.c.until + 0).is_(None),
         )
-    begun = list[dict[str, Any]]()
-    for (kind, key), body in after.items():
-        if before.get((kind, key)) != body:
-            begun.append({"kind": kind, "key": key, "body": body})
+        connection.execute(end.values(until=number), ended)
+    begun = []
+    for row, body in after.items():
+        if before.get(row) != body:
+            kind, key = row
+            values = {
+                "judge": judge,
+                "since": number,
+                "until": None,
+                "kind": kind,
+                "key": key,
+                "body": body,
+            }
+            begun.append(values)
     if begun:
-        values = {"judge": judge, "since": number, "until": None}
-        connection.execute(insert(rows), [values | row for row in begun])
+        connection.execute(insert(rows), begun)
 
 
 def _summary(before: Contents, after: Contents) -> str:
@@ -463,38 +462,40 @@ def _summary(before: Contents, after: Contents) -> str:
 
     It may be kept for ever, whatever is erased later.
     """
-    if not before:
-        settings = list[str]()
-    else:
-        by_hand = [row for row in after if row[0] == "judge" or row[1] in BY_HAND]
-        settings = [
-            f"{row[1]} changed" for row in by_hand if before.get(row) != after[row]
-        ]
-    parts = [
-        *settings,
-        *_changes(before, after, "annotation"),
-        *_changes(before, after, "guideline"),
-    ]
-    return ", ".join(parts) or ("created" if not before else "bookkeeping only")
+    parts = []
+    for row, body in after.items():
+        if before and before.get(row) != body:
+            kind, name = row
+            if kind == "judge" or name in BY_HAND:
+                parts.append(f"{name} changed")
+    for verb, keys in _changes(before, after, "annotation").items():
+        parts.append(f"{len(keys)} feedback {verb}")
+    for verb, keys in _changes(before, after, "guideline").items():
+        keys.sort(key=guideline_number)
+        noun = "guideline" if len(keys) == 1 else "guidelines"
+        names = ", ".join(keys[:8])
+        parts.append(f"{len(keys)} {noun} {verb} ({names})")
+    if parts:
+        return ", ".join(parts)
+    return "bookkeeping only" if before else "created"
 
 
-def _changes(before: Contents, after: Contents, kind: str) -> Iterator[str]:
-    """Yield `2 guidelines added (G1, G2)` and the like; of feedback no keys."""
-    old = {key: body for (of, key), body in before.items() if of == kind}
-    new = {key: body for (of, key), body in after.items() if of == kind}
-    changes = {
-        "added": new.keys() - old,
-        "changed": {key for key in old.keys() & new.keys() if old[key] != new[key]},
-        "removed": old.keys() - new,
-    }
-    for verb, keys in changes.items():
-        if not keys:
+def _changes(before: Contents, after: Contents, kind: str) -> dict[str, list[str]]:
+    """Return the keys of the rows of a kind that were added, changed and removed, if any."""
+    changes: dict[str, list[str]] = {}
+    for row in before | after:
+        if row[0] != kind:
             continue
-        if kind == "annotation":
-            yield f"{len(keys)} feedback {verb}"
+        if row not in before:
+            verb = "added"
+        elif row not in after:
+            verb = "removed"
+        elif before[row] != after[row]:
+            verb = "changed"
         else:
-            names = ", ".join(sorted(keys, key=guideline_number)[:8])
-            yield f"{len(keys)} guideline{'s' if len(keys) > 1 else ''} {verb} ({names})"
+            continue
+        changes.setdefault(verb, []).append(row[1])
+    return dict(sorted(changes.items()))
 
 
 def sizes(memory: Memory) -> dict[str, int]:
@@ -507,8 +508,8 @@ def sizes(memory: Memory) -> dict[str, int]:
     }
 
 
-def sizes_of(info: VersionInfo) -> dict[str, int]:
-    """Return the same of a version, as it was counted when it was written."""
+def sizes_of(info: Any) -> dict[str, int]:
+    """Return the same of a version or its row, as it was counted when it was written."""
     return {name: getattr(info, name) for name in _SIZES}
 
 
@@ -536,7 +537,7 @@ def import_judges(
         listed = summaries(reading)
         names = {judge.name for judge in listed}
         with target.write(*names) as writing:
-            taken = names.intersection(writing.execute(select(judges.c.name)).scalars())
+            taken = names.intersection(writing.scalars(select(judges.c.name)))
             if taken:
                 raise JudgeExists(
                     f"{target.url} has judges of these names: {', '.join(sorted(taken))}. "
@@ -548,38 +549,43 @@ def import_judges(
                     spans = timeline(reading, judge["id"], judge["latest"])
                     reasons = _erased_in(erased, spans)
                     _refuse(f"judge {judge['name']!r} of the other registry", reasons)
-                _copy(reading, writing, dict(judge))
+                _copy(reading, writing, judge)
     return listed
 
 
 def _copy(reading: Connection, writing: Connection, judge: Mapping[str, Any]) -> None:
     """Copy a judge with everything but kept answers."""
-    values = {name: value for name, value in judge.items() if name != "id"}
-    new = writing.execute(
-        insert(judges).values(values).returning(judges.c.id)
-    ).scalar_one()
+    values = dict(judge)
+    number = values.pop("id")
+    new = insert(judges).values(values).returning(judges.c.id)
+    copy = writing.execute(new).scalar_one()
     for table in (versions, rows, erasures):
-        query = select(table).where(table.c.judge == judge["id"])
-        found = reading.execute(query.execution_options(yield_per=_MANY)).mappings()
-        for batch in found.partitions():
-            writing.execute(insert(table), [{**row, "judge": new} for row in batch])
+        query = select(table).where(table.c.judge == number)
+        found = reading.execute(query.execution_options(yield_per=_MANY))
+        for batch in found.mappings().partitions():
+            moved = [{**row, "judge": copy} for row in batch]
+            writing.execute(insert(table), moved)
 
 
-def _erased_in(erased: ErasedHashes, spans: Timeline) -> dict[str, str]:
+def _erased_in(erased: ErasedHashes, spans: Timeline) -> dict[FeedbackKey, str]:
     """Return why erased feedback and cases that a version of a judge holds may not come, by key."""
     contents: dict[str, set[str]] = {}
     for (kind, key), bodies in spans.items():
         if kind == "case":
-            contents[key] = {decoded(kind, body).content_hash for _, _, body in bodies}
-    reasons: dict[str, str] = {}
+            for _, _, body in bodies:
+                example = decoded(kind, body)
+                contents.setdefault(key, set()).add(example.content_hash)
+    reasons = {}
     for kind, key in sorted(spans):
-        if kind in ("annotation", "tombstone", "case"):
-            feedback = (
-                FeedbackKey(key, "") if kind == "case" else FeedbackKey.parse(key)
-            )
-            reason = erased.refusal(feedback, contents.get(feedback.id, ()))
-            if reason:
-                reasons[key] = reason
+        if kind == "case":
+            feedback = FeedbackKey(key, "")
+        elif kind in ("annotation", "tombstone"):
+            feedback = FeedbackKey.parse(key)
+        else:
+            continue
+        reason = erased.refusal(feedback, contents.get(feedback.id, ()))
+        if reason is not None:
+            reasons[feedback] = reason
     return reasons
 
 
@@ -588,12 +594,9 @@ def forget_answers(connection: Connection, judge: int) -> None:
 
     Running aligns go on, and keep nothing more.
     """
-    more = (
-        update(judges)
-        .where(judges.c.id == judge)
-        .values(forgettings=judges.c.forgettings + 1)
-    )
-    connection.execute(more)
+    more = judges.c.forgettings + 1
+    same = judges.c.id == judge
+    connection.execute(update(judges).where(same).values(forgettings=more))
     connection.execute(delete(answers).where(answers.c.judge == judge))
 
 
@@ -604,13 +607,14 @@ def rename(connection: Connection, name: str, to: str) -> None:
         JudgeNotFound: No judge has the name.
         JudgeExists: Another judge has the new name.
     """
-    judge = find(connection, name)[0]
-    other = select(judges.c.id).where(judges.c.name == to, judges.c.id != judge)
-    if connection.execute(other).first() is not None:
+    judge = find(connection, name).judge
+    same = judges.c.id == judge
+    others = select(judges.c.id).where(judges.c.name == to, ~same)
+    if connection.execute(others).first() is not None:
         raise JudgeExists(
             f"judge {to!r} is in the registry already: choose another name"
         )
-    connection.execute(update(judges).where(judges.c.id == judge).values(name=to))
+    connection.execute(update(judges).where(same).values(name=to))
 
 
 def remove(connection: Connection, judge: int) -> None:
