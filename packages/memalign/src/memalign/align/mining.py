@@ -201,10 +201,10 @@ def _grams(text: str) -> Iterator[str]:
 def _forms(text: str) -> Iterator[str]:
     """Yield the shapes of pieces that are no plain words, such as references and initials."""
     for piece in text.split():
-        piece_alone = piece.strip(_AROUND)
-        if piece_alone.count(".") == 1:
-            piece_alone = piece_alone.removesuffix(".")
-        form = shape(piece_alone)
+        token = piece.strip(_AROUND)
+        if token.count(".") == 1:
+            token = token.removesuffix(".")
+        form = shape(token)
         if len(form) > 1 and not re.fullmatch("A?a+", form):
             yield form
 

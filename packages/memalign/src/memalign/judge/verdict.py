@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -106,7 +106,7 @@ async def _swapped_judgment(
     )
 
 
-def _both_or_raise(answers: list[Judgment | BaseException]) -> list[Judgment]:
+def _both_or_raise(answers: Sequence[Judgment | BaseException]) -> list[Judgment]:
     """Return both judgments; a failure of one fails both, and says what both cost."""
     paid = Usage()
     for answer in answers:

@@ -41,18 +41,21 @@ def policy_label(
         annotations: All that people said of the case.
         authority: The sources whose label decides, first one first.
     """
-    sides: dict[Value, list[Annotation | Feedback]] = {}
+    sides: dict[tuple[type, Value], list[Annotation | Feedback]] = {}
+    first = None
     for annotation in annotations:
         label = annotation.value
         if label is not None:
-            sides.setdefault(label, []).append(annotation)
+            first = label
+            # A bool and an int of equal value never meet in one judge; the type keeps them apart.
+            side = (type(label), label)
+            sides.setdefault(side, []).append(annotation)
     if len(sides) < 2:
-        return next(iter(sides), None)
+        return first
     order = list(map(name_key, authority))
     heaviest = None
-    first = None
-    for label, side in sides.items():
-        weight = _weight(side, order)
+    for (_, label), said in sides.items():
+        weight = _weight(said, order)
         if heaviest is None or weight > heaviest:
             heaviest = weight
             first = label
