@@ -273,7 +273,7 @@ def test_the_list_shows_every_judges_head_and_a_deleted_name_is_free(
 
 
 def test_a_judge_gets_another_name_with_all_its_versions(registry: Registry):
-    registry.create(judge(memory_of(*CASES), name="help"))
+    registry.create(judge(memory_of(*CASES), name="help", model="openai:m"))
     registry.save(judge(name="help"))
     registry.create(judge(name="tone"))
     for taken, error in (("tone", JudgeExists), ("a\nb", InputError)):

@@ -187,13 +187,12 @@ class AnswerReader:
 
     def _keys(self, names: object) -> tuple[FeedbackKey, ...]:
         """Return the keys of records by their names; invented names are left out."""
-        keys = {}
+        keys = []
         for name in map(_name, _names(names)):
             label = f"F{name}" if name.isdecimal() else name
-            key = self.labels.get(label)
-            if key is not None:
-                keys[key] = None
-        return tuple(keys)
+            if label in self.labels:
+                keys.append(self.labels[label])
+        return tuple(dict.fromkeys(keys))
 
     @cached_property
     def _judged(self) -> JudgedTexts:

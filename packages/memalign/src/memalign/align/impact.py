@@ -74,11 +74,11 @@ def _effect(
 
 def _speaking(judgment: Judgment, *, beside: Collection[str]) -> tuple[str, ...]:
     """Return the guidelines, beside some, whose findings support the verdict."""
-    names = {}
+    names = []
     for finding in judgment.findings:
         name = finding.guideline
         if not name or name in beside:
             continue
         if finding.value in (None, judgment.value):
-            names[name] = None
-    return tuple(names)
+            names.append(name)
+    return tuple(dict.fromkeys(names))

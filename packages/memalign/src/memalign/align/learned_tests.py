@@ -52,7 +52,7 @@ def proposed_tests(
             comments.append(annotation.rationale)
         if annotation.value is not None:
             labels.add(annotation.value)
-    senses = (True, False)
+    senses = [True, False]
     value = _second_of_two(cases)
     sure = len(labels) == 1
     if sure:
@@ -64,7 +64,7 @@ def proposed_tests(
     for test in _usable(tests, named_parts(judge.instructions), judged, comments):
         column = column_of(cases, test)
         if sure:
-            senses = (test.holds,)
+            senses = [test.holds]
         for holding in senses:
             answers = column if holding else column.turned()
             if chance(answers.table(outcome)) * tried * len(senses) <= ALPHA:
@@ -87,14 +87,14 @@ def _usable(
     comments: Collection[str],
 ) -> list[CodeTest]:
     """Return the entries that are tests of these fields; a bad one costs itself."""
-    usable = {}
+    usable = []
     for entry in tests if isinstance(tests, list) else ():
         test = _test(entry)
         if test is None or test.field not in fields:
             continue
         if checked(test, judged, comments) is None:
-            usable[test] = None
-    return list(usable)[:MOST_TESTS]
+            usable.append(test)
+    return list(dict.fromkeys(usable))[:MOST_TESTS]
 
 
 def _test(entry: object) -> CodeTest | None:

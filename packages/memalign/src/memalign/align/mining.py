@@ -67,11 +67,11 @@ def with_mined(memory: Memory, value_type: ValueType, fields: Sequence[str]) -> 
         exposed = guideline.exposed_to
         if len(exposed) != 1 or exposed != guideline.supported_by:
             continue
-        named = []
-        for test in tests:
-            if named_in(test, guideline.text):
-                named.append(test)
-        changed.append(replace(guideline, tests=tuple(named)))
+        named = tuple(test for test in tests if named_in(test, guideline.text))
+        if named != guideline.tests:
+            changed.append(replace(guideline, tests=named))
+    if not changed:
+        return memory
     return memory.with_guidelines(changed)
 
 

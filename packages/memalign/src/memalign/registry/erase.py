@@ -319,7 +319,7 @@ def _read(connection: Connection, name: str) -> History:
 
 
 def _passages(connection: Connection, name: str) -> tuple[Passage, ...]:
-    found = []
+    found: list[Passage] = []
     for tables in other_tables(connection):
         found.extend(tables.passages(connection, name))
     return tuple(found)
@@ -662,11 +662,11 @@ def sought(
         if ("case", case) not in forgotten.rest:
             going.add(case)
     rows_of_cases = [row for row in forgotten.gone if row[1] in going]
-    erased = _WORDS
-    kept = _KEPT_WORDS
+    erased = list(_WORDS)
+    kept = list(_KEPT_WORDS)
     if guidelines:
-        erased = (*_WORDS, "guideline")
-        kept = (*_KEPT_WORDS, "guideline")
+        erased.append("guideline")
+        kept.append("guideline")
     texts = list(_texts(history, forgotten.gone, erased))
     survivors = list(_texts(history, forgotten.staying(), kept))
     for passage in history.passages:

@@ -214,10 +214,10 @@ def _memory_of(contents: Contents, decode: Callable[[str, bytes], Any]) -> Memor
     for name, state in fields.items():
         if isinstance(state, list):
             fields[name] = tuple(state)
-    for name, kind in KINDS.items():
-        if kind.collection is not None:
-            entries = sorted(values[name].values(), key=kind.order)
-            fields[kind.collection] = tuple(entries)
+    for name, described in KINDS.items():
+        if described.collection is not None:
+            entries = sorted(values[name].values(), key=described.order)
+            fields[described.collection] = tuple(entries)
     return Memory(cases=tuple(cases), **fields)
 
 

@@ -549,15 +549,14 @@ def import_judges(
                     spans = timeline(reading, judge["id"], judge["latest"])
                     reasons = _erased_in(erased, spans)
                     _refuse(f"judge {judge['name']!r} of the other registry", reasons)
-                _copy(reading, writing, judge)
+                _copy(reading, writing, dict(judge))
     return listed
 
 
-def _copy(reading: Connection, writing: Connection, judge: Mapping[str, Any]) -> None:
+def _copy(reading: Connection, writing: Connection, judge: dict[str, Any]) -> None:
     """Copy a judge with everything but kept answers."""
-    values = dict(judge)
-    number = values.pop("id")
-    new = insert(judges).values(values).returning(judges.c.id)
+    number = judge.pop("id")
+    new = insert(judges).values(judge).returning(judges.c.id)
     copy = writing.execute(new).scalar_one()
     for table in (versions, rows, erasures):
         query = select(table).where(table.c.judge == number)
