@@ -144,30 +144,29 @@ def shop(*, taught: bool) -> Iterator[tuple[str, str]]:
             ]
             reviewing.put_in(people["Mira"], rows, judge="replies")
             if taught:
-                explained = set[str]()
-                for start, end in ((0, 16), (16, 32), (32, ANSWERED)):
-                    for name, (_, verdict, why) in [*answers.items()][start:end]:
-                        if say(
-                            people["Ana"],
-                            name,
-                            verdict,
-                            "" if why in explained else why,
-                        ):
-                            explained.add(why)
-                    reviewing.post(people["Ana"], "/judges/replies/teach")
-                    reviewing.wait(people["Ana"], "replies")
-                for name, (case, verdict, _) in [*answers.items()][:12]:
-                    differs = "repair is free" in case["outputs"]
-                    say(
-                        people["Ben"],
-                        name,
-                        verdict or differs,
-                        "She is safe, and she knows the day." * differs,
-                    )
+                teach(people, answers)
             else:
                 reviewing.hold_out(nobody)
         with world.listening(world.server(Path(folder), script=model)) as address:
             yield address, registry.url
+
+
+def teach(
+    people: dict[str, TestClient],
+    answers: dict[str, tuple[dict[str, str], bool, str]],
+) -> None:
+    """Ana answers in three sittings, after each of which she teaches; Ben differs about the repair."""
+    explained = set[str]()
+    for start, end in ((0, 16), (16, 32), (32, ANSWERED)):
+        for name, (_, verdict, why) in [*answers.items()][start:end]:
+            if say(people["Ana"], name, verdict, "" if why in explained else why):
+                explained.add(why)
+        reviewing.post(people["Ana"], "/judges/replies/teach")
+        reviewing.wait(people["Ana"], "replies")
+    for name, (case, verdict, _) in [*answers.items()][:12]:
+        differs = "repair is free" in case["outputs"]
+        words = "She is safe, and she knows the day." * differs
+        say(people["Ben"], name, verdict or differs, words)
 
 
 def say(client: TestClient, case: str, verdict: bool, words: str) -> bool:

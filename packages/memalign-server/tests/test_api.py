@@ -335,8 +335,12 @@ def test_half_an_emoji_in_a_reason_costs_no_other_case_its_verdict_and_is_paid_o
         judged = client.post(f"{TONE}/judge", json=rows[1], params={"keep": True})
         assert (judged.status_code, judged.json()["rationale"]) == (200, "Fine \ufffd")
         assert "Fine \ufffd" in say(client, "c2", False).text
-        for page in ("review?case=c2", "learned", "trust", "setup"):
-            assert client.get(f"/judges/tone/{page}").status_code == 200
+        every_page_opens(client)
+
+
+def every_page_opens(client: TestClient) -> None:
+    for page in ("review?case=c2", "learned", "trust", "setup"):
+        assert client.get(f"/judges/tone/{page}").status_code == 200
 
 
 @pytest.mark.parametrize(

@@ -42,9 +42,24 @@ def test_an_experts_first_day(
     assert "Case 1 of 5" in page.inner_text("main")
     assert "It answers the question." not in page.content()
 
-    # Three are explained; the question whether to teach is put off; the last two are not sure, and skipped.
-    page.goto(REVIEW)
     words = [f"Show sympathy first, {number}." for number in (1, 2, 3)]
+    she_explains_three(page, words)
+    she_sees_what_became_of_her_words(page, words)
+    she_has_the_last_word(page, words)
+    page.click("summary:has-text('Everything it knows')")
+    page.fill("input[name=find]", "three weeks")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("text=1 case holds it.")
+    page.click("nav a:has-text('Review')")
+    page.wait_for_selector("text=You are through. 4 answers, 2 explained.")
+    page.click("text=Back")
+    page.wait_for_selector(".foot.back")
+    assert [place for place in requested if not place.startswith(address)] == []
+
+
+def she_explains_three(page: Page, words: list[str]) -> None:
+    """Put off the question whether to teach; be not sure of one of the last two, and skip the other."""
+    page.goto(REVIEW)
     for comment in words:
         answered(page, "n")
         page.wait_for_selector("label:has-text('What did it miss?')")
@@ -66,7 +81,8 @@ def test_an_experts_first_day(
     page.goto(f"{REVIEW}?case=shop")
     answered(page, "y")
 
-    # It is taught, and she sees what became of her words.
+
+def she_sees_what_became_of_her_words(page: Page, words: list[str]) -> None:
     page.goto("/judges/tone/learned")
     page.click("text=Teach it")
     page.wait_for_selector("text=You explained 3 things. Teach the judge?")
@@ -82,7 +98,10 @@ def test_an_experts_first_day(
         "that of the first sentence which she has not confirmed"
     )
 
-    # She has the last word: she confirms, says better and takes back.
+
+def she_has_the_last_word(page: Page, words: list[str]) -> None:
+    """Confirm, say better and take back."""
+    rows = page.locator("article")
     rows.first.get_by_role("button", name="That is what I meant").click()
     page.wait_for_selector("text=You confirmed it")
     assert page.locator(".main-button").count() == 1
@@ -109,15 +128,6 @@ def test_an_experts_first_day(
         False,
         True,
     ]
-    page.click("summary:has-text('Everything it knows')")
-    page.fill("input[name=find]", "three weeks")
-    page.keyboard.press("Enter")
-    page.wait_for_selector("text=1 case holds it.")
-    page.click("nav a:has-text('Review')")
-    page.wait_for_selector("text=You are through. 4 answers, 2 explained.")
-    page.click("text=Back")
-    page.wait_for_selector(".foot.back")
-    assert [place for place in requested if not place.startswith(address)] == []
 
 
 def test_a_time_is_in_the_readers_zone_and_language(

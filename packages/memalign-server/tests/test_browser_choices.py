@@ -212,17 +212,19 @@ def test_an_owners_choice_leaves_a_reviewers_words_with_whose_choice_it_was(
         "Olga",
         "Nina",
     )
-    memory = world.opened(team[1]).load("tone").memory
-    assert [note.source for note in memory.annotations() if note.rationale] == ["Nina"]
+    assert explained_by(team[1]) == ["Nina"]
     olga.request.post("/judges/tone/teach")
     wait_for(
         olga,
         lambda: not [job for job in jobs_of(team[1]) if job in ("queued", "running")],
     )
-    memory = world.opened(team[1]).load("tone").memory
-    assert [note.source for note in memory.annotations() if note.rationale] == [
-        "Nina"
-    ], "it is not taught again"
+    assert explained_by(team[1]) == ["Nina"], "it is not taught again"
+
+
+def explained_by(url: str) -> list[str]:
+    """The people whose words the judge remembers."""
+    memory = world.opened(url).load("tone").memory
+    return [note.source for note in memory.annotations() if note.rationale]
 
 
 def jobs_of(url: str, *kinds: str) -> list[str]:

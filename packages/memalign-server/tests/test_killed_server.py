@@ -65,19 +65,6 @@ class Process:
 def test_work_says_that_it_was_killed_and_every_acknowledged_answer_is_there_once(
     place: str,
 ) -> None:
-    sent = threading.Semaphore(0)
-    acknowledged = list[str]()
-
-    def send(client: httpx2.Client, cases: list[str]) -> None:
-        for case in cases:
-            try:
-                saved = say(client, case)
-            except httpx2.HTTPError:
-                return  # it was killed
-            assert saved.status_code == 200, saved.text
-            acknowledged.append(case)
-            sent.release()
-
     with socket.create_server(("127.0.0.1", 0)) as silent:  # a model that never answers
         model = f"openai:test@http://127.0.0.1:{silent.getsockname()[1]}/v1"
         world.opened(place).create(world.judge("tone", model=model))
@@ -91,13 +78,7 @@ def test_work_says_that_it_was_killed_and_every_acknowledged_answer_is_there_onc
         job = first.client.post(
             "/api/v1/judges/tone/align", json={"feedback": FEEDBACK}
         ).json()
-        with ThreadPoolExecutor(4) as pool:
-            sending = [
-                pool.submit(send, first.client, CASES[start::4]) for start in range(4)
-            ]
-            assert all(sent.acquire(timeout=PATIENCE) for _ in range(20))
-            first.running.send_signal(signal.SIGKILL)
-        assert [future.result() for future in sending] == [None] * 4
+        acknowledged = answered_until_killed(first)
         assert len(acknowledged) < len(CASES), "the server was killed too late"
         first.end(signal.SIGKILL)
 
@@ -110,6 +91,29 @@ def test_work_says_that_it_was_killed_and_every_acknowledged_answer_is_there_onc
             assert say(second.client, case).status_code == 200
         assert answers(place) == {case: (f"About {case}.", 1) for case in CASES}
         assert second.end(signal.SIGINT) == 0
+
+
+def answered_until_killed(server: Process) -> list[str]:
+    """Answer cases four at a time, kill the server after twenty; the cases whose answers it acknowledged."""
+    sent = threading.Semaphore(0)
+    acknowledged = list[str]()
+
+    def send(cases: list[str]) -> None:
+        for case in cases:
+            try:
+                saved = say(server.client, case)
+            except httpx2.HTTPError:
+                return  # it was killed
+            assert saved.status_code == 200, saved.text
+            acknowledged.append(case)
+            sent.release()
+
+    with ThreadPoolExecutor(4) as pool:
+        sending = [pool.submit(send, CASES[start::4]) for start in range(4)]
+        assert all(sent.acquire(timeout=PATIENCE) for _ in range(20))
+        server.running.send_signal(signal.SIGKILL)
+    assert [future.result() for future in sending] == [None] * 4
+    return acknowledged
 
 
 def say(client: httpx2.Client, case: str) -> httpx2.Response:

@@ -254,7 +254,11 @@ def test_whoever_reviews_on_always_has_the_new_versions_verdict(taught: Site) ->
     assert (judgment.value, judgment.decided_by) == (False, "model"), (
         "a taught case is judged with itself hidden"
     )
-    taught.change(*(case.case_id for case in ahead["local"][1:]), version=1)
+    what_waits_is_judged_once(taught, [case.case_id for case in ahead["local"][1:]])
+
+
+def what_waits_is_judged_once(taught: Site, waiting: list[str]) -> None:
+    taught.change(*waiting, version=1)
     before = len(taught.server.jobs.recent("tone"))
     for _ in range(2):
         taught.client.get("/judges/tone/review")
@@ -382,10 +386,7 @@ def test_a_wording_is_tried_before_it_is_kept(taught: Site) -> None:
     )
     assert taught.judge.memory.guideline(confirmed.id).people == {"local"}
     assert f"It had understood: “{rule.text}”" in taught.page(better=rule.id)
-    pages = [
-        taught.page(better=guideline.id) for guideline in taught.judge.memory.semantic
-    ]
-    assert sum("You wrote “It is \u2018cold\u2019.”" in page for page in pages) == 1
+    assert pages_with(taught, "You wrote “It is \u2018cold\u2019.”") == 1
     expect(
         taught.better(rule.id, "so " * 70), 422, "at most 60 are allowed", "so so so"
     )
@@ -413,6 +414,12 @@ def test_a_wording_is_tried_before_it_is_kept(taught: Site) -> None:
     assert world.stored(taught.client, reports) == [], (
         "an erased case is in no report of a trial"
     )
+
+
+def pages_with(taught: Site, words: str) -> int:
+    """How many sentences have these words on the page on which they are said better."""
+    pages = [taught.page(better=rule.id) for rule in taught.judge.memory.semantic]
+    return sum(words in page for page in pages)
 
 
 def test_taking_words_back_leaves_what_the_person_made_theirs(taught: Site) -> None:

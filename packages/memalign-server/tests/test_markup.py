@@ -6,6 +6,7 @@ import json
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING, Any
 
+import httpx2
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -120,64 +121,16 @@ def test_what_is_typed_pasted_sent_imported_or_answered_does_nothing(
     chromium: Browser, hostile: tuple[str, str], role: str
 ) -> None:
     address, url = hostile
-    import httpx2
-
-    program = httpx2.Client(
-        base_url=address, headers={"authorization": f"Bearer {world.TOKEN}"}, timeout=60
-    )
     name = "olga" if role == "owner" else "ana"
-    assert (
-        program.post("/api/v1/judges/tone/cases", json={"cases": CASES}).status_code
-        == 202
-    )
+    cases_are_sent(address)
     page = opened(chromium, address, permissions=["clipboard-read", "clipboard-write"])
     watch = Watch(page)
     enter(page, url, name, "/judges/tone/review")
     until(page, "!!document.querySelector('#foot')")
     for number in range(3):
-        row = {
-            "id": f"kept-{number}",
-            "value": False,
-            "source": name,
-            "rationale": HOSTILE,
-        }
-        judged = {
-            "id": f"kept-{number}",
-            "inputs": f"kept {number} {HOSTILE}",
-            "outputs": HOSTILE,
-        }
-        assert (
-            program.post("/api/v1/judges/tone/judge?keep=true", json=judged).status_code
-            == 200
-        )
-        body = {"feedback": [row]}
-        sent = program.post("/api/v1/judges/tone/align", json=body)
-        assert sent.status_code in (202, 409), (
-            sent.text
-        )  # 409: drawn to measure the judge
-    program.close()
+        a_case_is_judged_and_taught(address, name, number)
     for way in ("typed", "pasted", "filled"):
-        page.goto("/judges/tone/review")
-        watch.is_inert()
-        if page.query_selector("button:has-text('Teach it')"):
-            page.click("button:has-text('Later')")
-        page.wait_for_selector("#foot:not(.back)")
-        page.keyboard.press("n")
-        page.wait_for_selector(".foot.back textarea[name=words]")
-        page.focus("textarea[name=words]")
-        if way == "typed":
-            page.keyboard.type(PIECES[0] + PIECES[1])
-        elif way == "pasted":
-            page.evaluate("text => navigator.clipboard.writeText(text)", HOSTILE)
-            page.keyboard.press("Control+V")
-        else:
-            page.fill("textarea[name=words]", HOSTILE)
-        page.wait_for_selector("#foot :text('Words saved'):visible")
-        watch.is_inert()
-        page.reload()
-        watch.is_inert()
-        page.press("textarea[name=words]", "Enter")
-        page.wait_for_url(lambda address: "case=" not in address)
+        a_case_is_explained(watch, way)
     watch.sees("/judges/tone/teach")
     page.click("button:has-text('Teach it')")
     page.wait_for_url("**/learned**")
@@ -199,6 +152,56 @@ def test_what_is_typed_pasted_sent_imported_or_answered_does_nothing(
     watch.sees("/account")
     if role == "owner":
         fill_set_up(watch)
+
+
+def program(address: str) -> httpx2.Client:
+    """A program with the API token, which closes after its work."""
+    headers = {"authorization": f"Bearer {world.TOKEN}"}
+    return httpx2.Client(
+        base_url=f"{address}/api/v1/judges/tone", headers=headers, timeout=60
+    )
+
+
+def cases_are_sent(address: str) -> None:
+    with program(address) as client:
+        assert client.post("/cases", json={"cases": CASES}).status_code == 202
+
+
+def a_case_is_judged_and_taught(address: str, person: str, number: int) -> None:
+    name = f"kept-{number}"
+    case = {"id": name, "inputs": f"kept {number} {HOSTILE}", "outputs": HOSTILE}
+    row = {"id": name, "value": False, "source": person, "rationale": HOSTILE}
+    with program(address) as client:
+        assert client.post("/judge?keep=true", json=case).status_code == 200
+        sent = client.post("/align", json={"feedback": [row]})
+        # 409: it was drawn to measure the judge
+        assert sent.status_code in (202, 409), sent.text
+
+
+def a_case_is_explained(watch: Watch, way: str) -> None:
+    """Reject the next case, and give HOSTILE as the reason."""
+    page = watch.page
+    page.goto("/judges/tone/review")
+    watch.is_inert()
+    if page.query_selector("button:has-text('Teach it')"):
+        page.click("button:has-text('Later')")
+    page.wait_for_selector("#foot:not(.back)")
+    page.keyboard.press("n")
+    page.wait_for_selector(".foot.back textarea[name=words]")
+    page.focus("textarea[name=words]")
+    if way == "typed":
+        page.keyboard.type(PIECES[0] + PIECES[1])
+    elif way == "pasted":
+        page.evaluate("text => navigator.clipboard.writeText(text)", HOSTILE)
+        page.keyboard.press("Control+V")
+    else:
+        page.fill("textarea[name=words]", HOSTILE)
+    page.wait_for_selector("#foot :text('Words saved'):visible")
+    watch.is_inert()
+    page.reload()
+    watch.is_inert()
+    page.press("textarea[name=words]", "Enter")
+    page.wait_for_url(lambda address: "case=" not in address)
 
 
 def fill_set_up(watch: Watch) -> None:

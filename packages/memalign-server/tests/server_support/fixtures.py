@@ -20,6 +20,7 @@ __all__ = [
     "address",
     "chromium",
     "draws",
+    "launched",
     "local",
     "no_script_fails",
     "page",
@@ -84,9 +85,17 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
+def launched() -> Iterator[Browser]:
     with browser.launched() as chromium:
         yield chromium
+
+
+@pytest.fixture
+def chromium(launched: Browser) -> Iterator[Browser]:
+    """The browser of all tests of a file; the pages of a test close with it, or they would go on asking its server."""
+    yield launched
+    for context in launched.contexts:
+        context.close()
 
 
 @pytest.fixture

@@ -32,6 +32,7 @@ from tests.support.places import KINDS, OnSQLite, Place, place_of
 from tests.support.registry import (
     all_versions,
     case,
+    erase,
     judge,
     keys_of,
     memories,
@@ -91,7 +92,7 @@ def test_an_erase_reaches_every_version_and_every_byte(
         judge(memory_of(case("t-1", "ana"), case("t-8", "bob"), secret_case("ana")))
     )
     assert not nowhere(place, SECRET, FAR)
-    receipt = registry.erase("helpfulness", ["t-7"], rederive=False)
+    receipt = erase(registry, "t-7")
     assert nowhere(place, SECRET, FAR, "t-7", "rule number 1")
     assert receipt.complete
     assert (receipt.keys, receipt.cases) == (keys("t-7@ana"), ("t-7",))
@@ -132,7 +133,7 @@ def test_an_interrupted_erase_still_gives_its_receipt(
 
 def test_feedback_in_older_versions_only_is_erased(learned: Registry, place: Place):
     assert not nowhere(place, SECRET)
-    receipt = learned.erase("helpfulness", ["t-7@ana"], rederive=False)
+    receipt = erase(learned, "t-7@ana")
     assert nowhere(
         place, SECRET, FAR, "t-7"
     )  # the withdrawn key went from the head's ledger too
@@ -148,7 +149,7 @@ def test_feedback_in_older_versions_only_is_erased(learned: Registry, place: Pla
 def test_a_head_without_the_feedback_gets_no_version(registry: Registry, place: Place):
     registry.create(judge(memory_of(secret_case("ana"))))
     registry.save(judge())
-    receipt = registry.erase("helpfulness", ["t-7"], rederive=False)
+    receipt = erase(registry, "t-7")
     assert receipt.latest is None
     assert [v.redacted for v in registry.history("helpfulness")] == [True, False]
     assert nowhere(place, SECRET)
@@ -157,7 +158,7 @@ def test_a_head_without_the_feedback_gets_no_version(registry: Registry, place: 
 def test_a_case_stays_while_others_speak_of_it(registry: Registry, place: Place):
     registry.create(judge(memory_of(secret_case("ana"))))
     registry.save(judge(memory_of(secret_case("ana", "bob"))))
-    receipt = registry.erase("helpfulness", ["t-7@ana"], rederive=False)
+    receipt = erase(registry, "t-7@ana")
     assert [keys_of(version) for version in all_versions(registry).values()] == [
         set(),
         {"t-7@bob"},
@@ -172,7 +173,7 @@ def test_a_case_stays_while_others_speak_of_it(registry: Registry, place: Place)
         (1, 1, 1),
         (2, 1, 0),
     ]
-    everything = registry.erase("helpfulness", ["t-7"], rederive=False)
+    everything = erase(registry, "t-7")
     assert everything.keys == keys("t-7@bob")
     assert nowhere(place, SECRET, FAR)
 
@@ -181,7 +182,7 @@ def test_all_of_one_person_can_be_erased(registry: Registry, place: Place):
     registry.create(
         judge(memory_of(*(case(f"t-{n}", "ana", "bob", says="well") for n in range(5))))
     )
-    receipt = registry.erase("helpfulness", source="bob", rederive=False)
+    receipt = erase(registry, source="bob")
     assert len(receipt.keys) == 5
     assert keys_of(registry.load("helpfulness")) == {f"t-{n}@ana" for n in range(5)}
     assert nowhere(place, "@bob", "t-3 bob")
@@ -216,7 +217,7 @@ def test_all_of_one_person_leaves_the_name_nowhere(registry: Registry, place: Pl
         "helpfulness",
         lambda old: write_guideline(old, "Every reply is short.", by="philippa"),
     )
-    receipt = registry.erase("helpfulness", source="philippa", rederive=False)
+    receipt = erase(registry, source="philippa")
     assert receipt.complete, receipt.left
     assert nowhere(place, "philippa")
     for version in all_versions(registry).values():
@@ -289,7 +290,7 @@ def erased_for_good(kind: str, memory: Memory, secret: str, told: str) -> None:
             )
         )
         registry.save(judge(memory), action="unalign")
-        registry.erase("helpfulness", ["ÿ-secret"], rederive=False)
+        erase(registry, "ÿ-secret")
         assert nowhere(place, str(annotation.key), "ÿ-secret")
         for text in (secret, told):
             assert text in str(memory) or spelled(text) not in place.bytes()
@@ -330,8 +331,8 @@ def test_erased_feedback_costs_itself_until_asked_for(place: Place):
     assert result.rows[3].reason.startswith("a case of this content was erased on ")
     assert nowhere(place, SECRET)
     only_erased = registry.align("helpfulness", rows[:1], optimizer=learner)
-    assert not only_erased.changed
-    assert [r.status for r in only_erased.rows] == ["invalid"]
+    (line,) = only_erased.rows
+    assert (line.status, only_erased.changed) == ("invalid", False)
     registry.align("helpfulness", rows, optimizer=learner, allow_erased=True)
     assert "t-7@ana" in keys_of(registry.load("helpfulness"))
     assert not any(entry.state == "erased" for entry in registry.ledger("helpfulness"))
@@ -339,7 +340,7 @@ def test_erased_feedback_costs_itself_until_asked_for(place: Place):
 
 
 def test_a_bad_row_is_refused_together_with_what_was_erased(learned: Registry):
-    learned.erase("helpfulness", ["t-7"], rederive=False)
+    erase(learned, "t-7")
     rows = [row("t-7", "ana", SECRET), row("t-9", "ana", "")]
     rows[1]["value"] = "perhaps"
     with pytest.raises(InvalidRows, match=r"2 invalid rows(.|\n)*t-7@ana(.|\n)*t-9"):
@@ -347,7 +348,7 @@ def test_a_bad_row_is_refused_together_with_what_was_erased(learned: Registry):
 
 
 def test_a_bad_row_after_erasing_is_still_named(learned: Registry, tmp_path: Path):
-    learned.erase("helpfulness", ["t-7"], rederive=False)
+    erase(learned, "t-7")
     file = tmp_path / "more.jsonl"
     bad = {
         "id": "t-9",
@@ -364,7 +365,7 @@ def test_a_bad_row_after_erasing_is_still_named(learned: Registry, tmp_path: Pat
 
 def test_an_older_judge_cannot_bring_erased_feedback_back(learned: Registry):
     stale = learned.load("helpfulness", 2)
-    learned.erase("helpfulness", ["t-7"], rederive=False)
+    erase(learned, "t-7")
     with pytest.raises(InvalidRows, match="holds feedback that was erased"):
         learned.save(stale)
     with pytest.raises(InvalidRows):
@@ -374,7 +375,7 @@ def test_an_older_judge_cannot_bring_erased_feedback_back(learned: Registry):
 
 def test_an_exported_bundle_cannot_bring_erased_feedback_back(learned: Registry):
     bundle = learned.export("helpfulness", version=2)
-    learned.erase("helpfulness", ["t-7"], rederive=False)
+    erase(learned, "t-7")
     for name in (None, "another"):
         with pytest.raises(InvalidRows, match="t-7@ana"):
             learned.import_bundle(bundle, name)
@@ -383,7 +384,7 @@ def test_an_exported_bundle_cannot_bring_erased_feedback_back(learned: Registry)
 
 
 def test_the_ledger_names_erased_feedback_by_hash_only(learned: Registry):
-    learned.erase("helpfulness", ["t-7"], rederive=False)
+    erase(learned, "t-7")
     erased = [
         entry for entry in learned.ledger("helpfulness") if entry.state == "erased"
     ]
@@ -455,7 +456,7 @@ def test_a_persons_guideline_with_erased_words_goes_too(
         id="G9", text=f"Remember that {SECRET}", origin="eva", pinned_by="eva"
     )
     registry.create(judge(replace(memory, guidelines=(*memory.guidelines, own))))
-    receipt = registry.erase("helpfulness", ["t-7"], rederive=False)
+    receipt = erase(registry, "t-7")
     assert receipt.copied == ("G9",)
     assert receipt.guidelines == ("G2", "G9")
     assert nowhere(place, SECRET)
@@ -478,7 +479,7 @@ def test_notes_with_erased_words_are_blanked(registry: Registry, place: Place):
         judge(replace(memory, cases=(waiting, *memory.cases[1:]))),
         note=f"after the call: {SECRET}",
     )
-    registry.erase("helpfulness", ["t-7"], rederive=False)
+    erase(registry, "t-7")
     assert nowhere(place, SECRET, "t-7@bob")
     assert registry.history("helpfulness")[0].note == "(erased)"
     (annotation,) = registry.load("helpfulness").memory.cases[0].annotations
@@ -517,7 +518,7 @@ def test_erased_words_in_spaceless_languages_are_blanked_too(
         lambda judge: write_guideline(judge, rule, by="dora"),
         note=f"Bob: {told}",
     )
-    receipt = registry.erase("helpfulness", ["t-7"], rederive=False)
+    receipt = erase(registry, "t-7")
     assert nowhere(place, told, rule)
     assert len(receipt.copied) == 1
     assert [version.note for version in registry.history("helpfulness")][
@@ -547,7 +548,7 @@ def test_an_older_reason_with_those_words_is_blanked(registry: Registry, place: 
         ),
     )
     registry.save(judge(memory_of(first, terse, size=1)))
-    receipt = registry.erase("helpfulness", ["t-2"], rederive=False)
+    receipt = erase(registry, "t-2")
     assert receipt.complete
     assert registry.load("helpfulness", 1).memory.cases[0].annotations[
         0
@@ -564,7 +565,7 @@ def test_the_file_is_found_after_a_folder_change(
     other.mkdir()
     (other / "memalign.db").write_text("somebody else's")
     monkeypatch.chdir(other)
-    receipt = registry.erase("helpfulness", ["t-7"], rederive=False)
+    receipt = erase(registry, "t-7")
     assert f"{(tmp_path / 'memalign.db').stat().st_size:,} bytes" in receipt.searched
     assert nowhere(OnSQLite(tmp_path / "memalign.db"), SECRET)
 
@@ -610,7 +611,7 @@ def test_the_receipt_names_another_judge_with_this_feedback(
 ):
     registry.create(judge(memory_of(secret_case("ana"))))
     registry.create(judge(memory_of(secret_case("ana")), name="tone"))
-    receipt = registry.erase("helpfulness", ["t-7"], rederive=False)
+    receipt = erase(registry, "t-7")
     assert receipt.elsewhere == ("tone",)
     assert keys_of(registry.load("tone")) == {"t-7@ana"}
     assert registry.erase("tone", ["t-7"], rederive=False).elsewhere == ()
@@ -622,7 +623,7 @@ def test_ids_that_contain_one_another_are_told_apart(registry: Registry, place: 
     registry.create(
         judge(memory_of(*(case(name, "ana", "an") for name in ids), size=1))
     )
-    receipt = registry.erase("helpfulness", ["7@ana"], rederive=False)
+    receipt = erase(registry, "7@ana")
     assert receipt.keys == keys("7@ana")
     assert len(keys_of(registry.load("helpfulness"))) == 9
 
@@ -630,7 +631,7 @@ def test_ids_that_contain_one_another_are_told_apart(registry: Registry, place: 
 def test_other_withdrawn_feedback_stays_withdrawn_after_an_erase(registry: Registry):
     memory = memory_of(secret_case("ana", "bob"))
     registry.create(judge(forget(memory, keys("t-7@bob"))))
-    registry.erase("helpfulness", ["t-7@ana"], rederive=False)
+    erase(registry, "t-7@ana")
     assert [(str(e.key)[:7], e.state) for e in registry.ledger("helpfulness")] == [
         ("t-7@bob", "withdrawn"),
         ("erased:", "erased"),
@@ -663,8 +664,8 @@ def test_short_words_that_survivors_use_are_no_trace(registry: Registry):
             )
         )
     )
-    registry.erase("helpfulness", ["t-0", "t-2"], rederive=False)
-    registry.erase("helpfulness", ["t-1", "t-3"], rederive=False)
+    erase(registry, "t-0", "t-2")
+    erase(registry, "t-1", "t-3")
     assert keys_of(registry.load("helpfulness")) == set()
 
 
@@ -675,7 +676,7 @@ def test_a_trace_left_anywhere_makes_the_receipt_say_no(
     learned = learn(registry)
     place.execute("CREATE TABLE somebody_elses (note VARCHAR(200))")
     place.execute("INSERT INTO somebody_elses VALUES (?)", text)
-    receipt = learned.erase("helpfulness", ["t-7"], rederive=False)
+    receipt = erase(learned, "t-7")
     assert not receipt.complete
     assert "somebody_elses.note (1 row)" in receipt.left
     assert "NO" in str(receipt)
@@ -689,7 +690,7 @@ def test_a_trace_in_the_bytes_of_the_file_makes_it_say_no(path: Path):
         connection.execute(
             "INSERT INTO somebody_elses VALUES (?)", [b'\x00\xff"Hm."\xff']
         )
-    receipt = learned.erase("helpfulness", ["t-7"], rederive=False)
+    receipt = erase(learned, "t-7")
     assert not receipt.complete
     assert any(path.name in each for each in receipt.left)
 
@@ -708,7 +709,7 @@ def test_what_is_not_there_cannot_be_erased(learned: Registry):
 
 
 def test_the_receipt_reads_as_text_and_as_json(learned: Registry):
-    receipt = learned.erase("helpfulness", ["t-7"], rederive=False)
+    receipt = erase(learned, "t-7")
     for shown in (
         "1 case, 1 comment and 1 guideline erased",
         "t-7@ana",

@@ -18,6 +18,7 @@ from tests.support.postgres import AVAILABLE, PASSWORD, Server
 from tests.support.registry import (
     all_versions,
     case,
+    erase,
     judge,
     keys_of,
     memory_of,
@@ -154,7 +155,7 @@ def test_an_erasure_by_another_than_the_owner_says_what_is_missing(
         person(place, right) as url,
         pytest.raises(RegistryError, match=r"is committed, but .* let the owner"),
     ):
-        Registry(url).erase("helpfulness", ["t-1"], rederive=False)
+        erase(Registry(url), "t-1")
     place.registry().compact()
     assert SECRET.encode() not in place.bytes()
 
@@ -172,7 +173,7 @@ def test_a_transaction_that_still_sees_it_is_named(place: OnPostgreSQL) -> None:
             RegistryError,
             match=r"is committed, but what .* process \d+ of a dashboard; end it",
         ):
-            registry.erase("helpfulness", ["t-1"], rederive=False)
+            erase(registry, "t-1")
         registry.save(judge(model="openai:gpt-5"))
         reader.execute("ROLLBACK")
     assert SECRET.encode() in place.bytes()
@@ -207,7 +208,7 @@ def test_a_table_that_may_not_be_read_and_another_schema_are_named(
         registry.create(
             judge(memory_of(case("t-1", "ana", says=SECRET), case("t-2", "ana")))
         )
-        receipt = registry.erase("helpfulness", ["t-1"], rederive=False)
+        receipt = erase(registry, "t-1")
     assert (
         "the table notes in the same database, which may not be read"
         in receipt.unreachable

@@ -10,7 +10,7 @@ from memalign.memory import Memory
 from memalign.registry.bundle import bundle_of, load_bundle
 from memalign.types import CodeTest
 from tests.support.places import Place
-from tests.support.registry import all_versions, case, judge, memory_of
+from tests.support.registry import all_versions, case, erase, judge, memory_of
 
 replace = msgspec.structs.replace
 
@@ -52,7 +52,7 @@ def test_an_erase_takes_the_tests_of_what_it_takes(
 ) -> None:
     registry.create(judge(taught()))
     registry.save(judge(replace(taught(), next_guideline=9)))
-    receipt = registry.erase("helpfulness", ["t-1"], rederive=False)
+    receipt = erase(registry, "t-1")
     assert receipt.complete, receipt.left
     assert LONG.text.encode() not in place.bytes()
     for version in all_versions(registry).values():
@@ -70,7 +70,7 @@ def test_a_literal_with_erased_words_takes_its_guideline(
     registry.create(
         judge(replace(memory, guidelines=(first, replace(second, tests=(LONG,)))))
     )
-    receipt = registry.erase("helpfulness", ["t-1"], rederive=False)
+    receipt = erase(registry, "t-1")
     assert receipt.copied == ("G2",)
     assert LONG.text.encode() not in place.bytes()
     left = registry.load("helpfulness").memory.pending

@@ -29,6 +29,7 @@ from tests.support.places import OnSQLite, Place
 from tests.support.registry import (
     all_versions,
     case,
+    erase,
     judge,
     keys_of,
     memories,
@@ -84,7 +85,7 @@ def test_whoever_is_erased_goes_in_every_spelling(
         if how == "source"
         else {"selectors": [f"t-1@{other}", f"t-2@{one}"]}
     )
-    receipt = registry.erase("helpfulness", **selection, rederive=False)
+    receipt = erase(registry, **selection)
     assert receipt.complete, receipt.answer
     assert len(receipt.keys) == len(receipt.guidelines) == 2
     assert keys_of(registry.load("helpfulness")) == {"t-3@ben"}
@@ -92,8 +93,8 @@ def test_whoever_is_erased_goes_in_every_spelling(
     with pytest.raises(UnknownKey, match="it was erased on"):
         registry.erase("helpfulness", **selection)
     again = row("t-1", other.upper(), "warm words")
-    with pytest.raises(InvalidRows, match="was erased on"):
-        registry.align("helpfulness", [again], optimizer=optimizer(*models()))
+    result = registry.align("helpfulness", [again], optimizer=optimizer(*models()))
+    assert "was erased on" in result.rows[0].reason
 
 
 @given(names, st.data())
@@ -124,9 +125,7 @@ def test_no_spelling_of_any_name_is_left(name: str, data: st.DataObject) -> None
     with tempfile.TemporaryDirectory() as folder:
         registry = OnSQLite(Path(folder) / "memalign.db").registry()
         registry.create(judge(memory))
-        receipt = registry.erase(
-            "helpfulness", source=data.draw(spelled_otherwise(name)), rederive=False
-        )
+        receipt = erase(registry, source=data.draw(spelled_otherwise(name)))
         after = registry.load("helpfulness").memory
     assert receipt.complete, (written, receipt.answer)
     known = {
@@ -165,19 +164,19 @@ def test_a_name_in_other_peoples_words_is_left_and_listed(
             )
         )
     )
-    receipt = registry.erase("helpfulness", source="Ana Lima", rederive=False)
+    receipt = erase(registry, source="Ana Lima")
     assert not receipt.complete
     assert receipt.stays == (left,)
     assert left in receipt.answer
     assert "the person's name in every spelling" in receipt.looked_for
-    assert registry.erase("helpfulness", matching="Ana Lima", rederive=False).complete
+    assert erase(registry, matching="Ana Lima").complete
 
 
 def test_a_name_inside_a_longer_word_is_somebody_elses(registry: Registry):
     theirs = spoken("t-1", "warm", source="ana")
     others = spoken("t-2", "a banana for mariana", source="ben")
     registry.create(judge(memory_of(theirs, others, size=1)))
-    assert registry.erase("helpfulness", source="ana", rederive=False).complete
+    assert erase(registry, source="ana").complete
 
 
 # -- the text ----------------------------------------------------------------------------------------------------------
@@ -208,7 +207,7 @@ def test_a_name_goes_from_every_record_of_who_did_what(
     registry.create(judge(memory_of(case("t-1", "ana"), told, size=1)))
     registry.update("helpfulness", PLACES[what])
     who: dict[str, Any] = {how: JOSE}
-    receipt = registry.erase("helpfulness", rederive=False, **who)
+    receipt = erase(registry, **who)
     assert receipt.complete, receipt.answer
     assert nowhere(place, JOSE, DECOMPOSED, JOSE.upper())
 
@@ -248,7 +247,7 @@ def test_no_encoding_of_json_hides_a_text(registry: Registry, place: Place, how:
             memory_of(spoken("t-1", "long", **HIDDEN[how]), case("t-2", "ben"), size=1)
         )
     )
-    receipt = registry.erase("helpfulness", matching=JOSE, rederive=False)
+    receipt = erase(registry, matching=JOSE)
     assert receipt.cases == ("t-1",)
     assert receipt.complete
     assert nowhere(place, "Jos\\", "M\\u00fc", JOSE)
@@ -281,9 +280,7 @@ def test_a_note_of_another_judge_makes_the_receipt_name_it(registry: Registry):
         judge(memory_of(case("t-1", "ana")), name="other"), note=f"as {JOSE} said"
     )
     registry.create(judge(memory_of(spoken("t-1", f"{JOSE} asked"), size=1)))
-    assert registry.erase("helpfulness", matching=JOSE, rederive=False).elsewhere == (
-        "other",
-    )
+    assert erase(registry, matching=JOSE).elsewhere == ("other",)
 
 
 # -- wordings of people ------------------------------------------------------------------------------------------------
@@ -320,7 +317,7 @@ def test_a_wording_that_somebody_keeps_is_shown_and_goes(
     }
     registry.update("helpfulness", changes[what])
     before = registry.erase("helpfulness", **how, dry_run=True)
-    receipt = registry.erase("helpfulness", **how, rederive=False)
+    receipt = erase(registry, **how)
     kept = "G3" if what == "copy" else "G1"
     assert before.wordings == receipt.wordings == (kept,)
     assert before.counts == receipt.counts
@@ -339,7 +336,7 @@ def test_words_that_people_share_are_nobodys(registry: Registry):
         "helpfulness",
         lambda j: write_guideline(j, "Say sorry before all else, always.", by="olga"),
     )
-    receipt = registry.erase("helpfulness", ["t-1"], rederive=False)
+    receipt = erase(registry, "t-1")
     assert receipt.complete
     assert [g.id for g in registry.load("helpfulness").memory.guidelines] == [
         "G2",
@@ -358,7 +355,7 @@ def test_a_whole_registry_brings_no_erased_text_back(
     old.create(judge(told, name="zz"))
     old.update("zz", lambda j: j.unalign("t-1").judge)
     registry.create(judge(told))
-    registry.erase("helpfulness", matching=JOSE, rederive=False)
+    erase(registry, matching=JOSE)
     with pytest.raises(InvalidRows, match=r"t-1(.|\n)*--allow-erased"):
         registry.import_registry(old)
     assert [summary.name for summary in registry.list()] == ["helpfulness"]
@@ -377,7 +374,7 @@ def _erased(versions: list[Memory], selection: dict[str, Any]) -> dict[str, Any]
         registry.create(judge(versions[0]))
         for memory in versions[1:]:
             registry.save(judge(memory))
-        receipt = registry.erase("helpfulness", **selection, rederive=False)
+        receipt = erase(registry, **selection)
         shown = {
             name: value
             for name, value in receipt.to_dict().items()

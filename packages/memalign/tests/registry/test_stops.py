@@ -26,6 +26,7 @@ from tests.support.registry import (
     Stopped,
     all_versions,
     case,
+    erase,
     judge,
     memory_of,
     stopping,
@@ -40,7 +41,7 @@ STEPS: dict[str, Callable[[Registry], Any]] = {
         judge(memory_of(case("t-1", "ana"), case("t-9", "eva")))
     ),
     "rollback": lambda registry: registry.rollback("helpfulness", 1),
-    "erase": lambda registry: registry.erase("helpfulness", ["t-2"], rederive=False),
+    "erase": lambda registry: erase(registry, "t-2"),
     "delete": lambda registry: registry.delete("helpfulness"),
 }
 
@@ -211,8 +212,7 @@ def test_a_stop_leaves_the_last_committed_version_whole(
     after = all_versions(opened(copy), killing.NAME)
     assert len(after) > len(before)
     whole = [*before.values(), *after.values()]
-    for version in whole:
-        check_memory(version)
+    check_all(whole)
     stopped_before_the_commit = False
     for statement in range(1, 300, learned.stride):
         copy = learned.copy()
@@ -228,9 +228,9 @@ def test_a_stop_leaves_the_last_committed_version_whole(
                 stopped_before_the_commit = True
                 assert found == before
             else:
-                for version in found.values():
-                    if version not in whole:
-                        check_memory(version)
+                check_all(
+                    [version for version in found.values() if version not in whole]
+                )
                 another_align_does_the_rest(copy, after[max(after)].memory)
             assert keys_in_head(found) in (keys_in_head(before), keys_in_head(after)), (
                 "feedback is there whole or not at all"
@@ -239,6 +239,11 @@ def test_a_stop_leaves_the_last_committed_version_whole(
         pytest.fail("it never ran through")
     assert statement > 5
     assert stopped_before_the_commit
+
+
+def check_all(versions: list[Judge]) -> None:
+    for version in versions:
+        check_memory(version)
 
 
 def keys_in_head(found: dict[int, Judge]) -> list[FeedbackKey]:

@@ -23,6 +23,7 @@ from memalign.memory import (
     Tombstone,
 )
 from memalign.models.base import ChatRequest, Limits
+from memalign.registry import Receipt
 from memalign.testing import HashEmbedding, ScriptedChatModel
 from memalign.types import CodeTest, Example, FeedbackKey, Guideline
 from tests.support.learning import changes_of
@@ -208,6 +209,15 @@ def memories(draw: st.DrawFn) -> Memory:
         authority=tuple(draw(st.lists(names, max_size=2))),
         embedding_model=draw(st.none() | st.just("hash:2")),
     )
+
+
+# -- erasing -----------------------------------------------------------------------------------------------------------
+
+
+def erase(registry: Registry, *selectors: str | FeedbackKey, **how: Any) -> Receipt:
+    """Erase from the judge `helpfulness`, and ask no model to learn again from what is left."""
+    selection: dict[str, Any] = {"selectors": selectors, **how}
+    return registry.erase("helpfulness", **selection, rederive=False)
 
 
 # -- looking inside ----------------------------------------------------------------------------------------------------

@@ -175,13 +175,8 @@ def test_all_settings_survive_align_and_registration_but_headers(
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
     loaded = load("tone", extra_headers={"Authorization": "given again"})
     for learned in (aligned, loaded):
-        assert (learned.description, learned.aggregations) == (
-            "Whether we are kind",
-            ["mean", "max"],
-        )
-        assert getattr(learned, "timeout", 7) == 7
+        has_its_settings(learned)
         assert learned._optimizer == optimizer
-        assert learned.memalign_judge.parameters == {"temperature": 0.2, "timeout": 20}
     rows = [
         {"inputs": {"question": f"question {n}"}, "outputs": f"answer {n}"}
         for n in (1, 9)
@@ -190,6 +185,13 @@ def test_all_settings_survive_align_and_registration_but_headers(
     assert (result.metrics["tone/mean"], result.metrics["tone/max"]) == (0.5, 1.0)
     assert endpoint.requests[-1]["temperature"] == 0.2
     assert endpoint.headers[-1]["authorization"] == "given again"
+
+
+def has_its_settings(learned):
+    assert learned.description == "Whether we are kind"
+    assert learned.aggregations == ["mean", "max"]
+    assert getattr(learned, "timeout", 7) == 7
+    assert learned.memalign_judge.parameters == {"temperature": 0.2, "timeout": 20}
 
 
 @pytest.mark.usefixtures("endpoint")

@@ -54,6 +54,19 @@ def elsewhere() -> Iterator[Endpoint]:
         assert server.bodies == []
 
 
+def leads_here(
+    here: Endpoint, monkeypatch: pytest.MonkeyPatch, way: str
+) -> dict[str, Any]:
+    """Set what MLflow reads, so that its judges ask `here`; the settings of a judge that does."""
+    if way == "base_url":  # MLflow posts to it as it is
+        return {"base_url": f"{here.base_url}/chat/completions"}
+    if way == "gateway":
+        monkeypatch.setenv("MLFLOW_GATEWAY_URI", here.base_url.removesuffix("/v1"))
+        return {"model": "gateway:/small"}
+    monkeypatch.setenv("OPENAI_API_BASE", here.base_url)
+    return {}
+
+
 @pytest.mark.parametrize(
     "way", ["OPENAI_API_BASE alone", "both variables", "base_url", "gateway"]
 )
@@ -61,26 +74,18 @@ def test_words_go_where_mlflow_sends_them_and_nowhere_else(
     here: Endpoint, elsewhere: Endpoint, monkeypatch, tmp_path, way
 ):
     monkeypatch.setenv("OPENAI_API_KEY", "theirs")
-    changes: dict[str, Any] = {}
     if way != "OPENAI_API_BASE alone":
         monkeypatch.setenv("OPENAI_BASE_URL", elsewhere.base_url)
-    if way == "base_url":
-        changes = {
-            "base_url": f"{here.base_url}/chat/completions"
-        }  # MLflow posts to it as it is
-    elif way == "gateway":
-        changes = {"model": "gateway:/small"}
-        monkeypatch.setenv("MLFLOW_GATEWAY_URI", here.base_url.removesuffix("/v1"))
-    else:
-        monkeypatch.setenv("OPENAI_API_BASE", here.base_url)
+    changes = leads_here(here, monkeypatch, way)
     optimizer = MemAlignOptimizer() if changes else MemAlignOptimizer(**NAMED)
     aligned = tone_judge(**changes).align(fetched(lesson(1)), optimizer)
     loaded = aligned
     if way != "gateway":  # whose endpoint MLflow looks for when a judge is registered
         aligned.register()
         loaded = load("tone")
-    assert loaded.align(fetched(lesson(2)))(**CASE).value is False
-    assert loaded.unalign(loaded._episodic_trace_ids)(**CASE).value is True
+    learned = loaded.align(fetched(lesson(2)))
+    forgot = loaded.unalign(loaded._episodic_trace_ids)
+    assert (learned(**CASE).value, forgot(**CASE).value) == (False, True)
     assert loaded.model == changes.get("model", "openai:/small")
     registry = memalign.Registry(f"sqlite:///{tmp_path / 'm.db'}")
     registry.save(aligned.memalign_judge)
