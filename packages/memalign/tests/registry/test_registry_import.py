@@ -60,15 +60,10 @@ def test_all_versions_come_along_and_what_was_erased_stays_erased(
             assert all_versions(registry, name) == all_versions(source, name)
             assert registry.history(name) == source.history(name)
             assert registry.ledger(name) == source.ledger(name)
-    with pytest.raises(InvalidRows, match=r"t-2@bob.*was erased"):
-        target.align(
-            "helpfulness",
-            [row("t-2", "bob", "long and dull")],
-            optimizer=optimizer(*MODELS),
-        )
-    target.align(
-        "helpfulness", [row("t-3", "bob", "fine")], optimizer=optimizer(*MODELS)
-    )
+    rows = [row("t-2", "bob", "long and dull"), row("t-3", "bob", "fine")]
+    result = target.align("helpfulness", rows, optimizer=optimizer(*MODELS))
+    assert [line.status for line in result.rows] == ["invalid", "new"]
+    assert "was erased on" in result.rows[0].reason
     assert len(target.history("helpfulness")) == len(source.history("helpfulness")) + 1
 
 
