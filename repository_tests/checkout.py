@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import os
+import io
 import re
+import runpy
 import shlex
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 FENCE = re.compile(r"^( *)```([\w.-]*)[^\n]*\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
@@ -78,14 +82,27 @@ def commands_of(page: Path) -> list[list[str]]:
 def benchmark(
     name: str, *arguments: object, check: bool = True
 ) -> subprocess.CompletedProcess[str]:
-    """Run a script of benchmarks/."""
-    command = [sys.executable, str(ROOT / "benchmarks" / name), *map(str, arguments)]
-    environment = {**os.environ, "OPENAI_API_KEY": "not-needed"}
-    return subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        check=check,
-        timeout=600,
-        env=environment,
+    """Run a script of benchmarks/ as a command would, in this process, which has all libraries at hand."""
+    script = ROOT / "benchmarks" / name
+    command = [str(script), *map(str, arguments)]
+    out = io.StringIO()
+    err = io.StringIO()
+    status: object = None
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        redirect_stdout(out),
+        redirect_stderr(err),
+    ):
+        patch.setattr(sys, "argv", command)
+        patch.syspath_prepend(script.parent)
+        patch.setenv("OPENAI_API_KEY", "not-needed")
+        try:
+            runpy.run_path(str(script), run_name="__main__")
+        except SystemExit as end:
+            status = end.code
+    ended = subprocess.CompletedProcess(
+        command, int(bool(status)), out.getvalue(), err.getvalue()
     )
+    if check:
+        ended.check_returncode()
+    return ended
