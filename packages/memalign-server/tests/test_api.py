@@ -155,8 +155,8 @@ def test_an_entry_that_is_no_object_costs_itself(local: TestClient) -> None:
     assert "line 2: a row is a mapping" in refused["problem"]
     done(local, "align", feedback=mixed, skip_invalid=True)
     assert learned(local) == {"t-1@ana": "learned", "t-2@ana": "learned"}
-    refused = local.post(f"{TONE}/cases", json={"cases": [CASES[0], None]})
-    assert (refused.status_code, "line 2" in refused.text) == (422, True)
+    cases = local.post(f"{TONE}/cases", json={"cases": [CASES[0], None]})
+    assert (cases.status_code, "line 2" in cases.text) == (422, True)
 
 
 @world.ON_BOTH

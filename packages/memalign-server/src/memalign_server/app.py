@@ -70,7 +70,8 @@ def create_app(
     app = FastAPI(
         title="memalign",
         version="1",
-        docs_url=None,  # these pages load scripts from another host; the description is at /api/v1/openapi.json
+        # These pages load scripts from another host; the description is at /api/v1/openapi.json.
+        docs_url=None,
         redoc_url=None,
         openapi_url=None,
         default_response_class=Json,
@@ -125,11 +126,9 @@ def create_app(
 
 
 def _hosts(settings: Settings) -> frozenset[str] | None:
-    """The names by which requests may call this server; None for any."""
+    """Return the names by which requests may call this server; None for any."""
     if settings.public_url is not None:
         return frozenset({(urlsplit(settings.public_url).hostname or "").lower()})
-    return (
-        frozenset({"localhost", "127.0.0.1", "[::1]", settings.host.lower()})
-        if settings.local
-        else None
-    )
+    if not settings.local:
+        return None
+    return frozenset({"localhost", "127.0.0.1", "[::1]", settings.host.lower()})

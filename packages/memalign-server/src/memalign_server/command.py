@@ -49,12 +49,14 @@ def serve(
 ) -> int:
     """Serve the experts' review pages and an HTTP API. Ctrl-C stops the server.
 
-    By default, only this machine can reach the server, and everybody on it can use the pages. On any other address,
-    people have to sign in: --add-owner prints a link for the first owner, who then invites the others.
+    By default, only this machine can reach the server, and everybody on it can use the pages. On
+    any other address, people have to sign in: --add-owner prints a link for the first owner, who
+    then invites the others.
 
-    Programs use the token in MEMALIGN_API_TOKEN. Cases can come from the MLflow server in MLFLOW_TRACKING_URI. For
-    OpenID Connect, set MEMALIGN_OPENID_ISSUER, _CLIENT, _CLIENT_SECRET, and _OWNERS or _REVIEWERS: e-mail addresses,
-    or @example.org for a whole domain, with commas between. To read a secret from a file, add _FILE to the name.
+    Programs use the token in MEMALIGN_API_TOKEN. Cases can come from the MLflow server in
+    MLFLOW_TRACKING_URI. For OpenID Connect, set MEMALIGN_OPENID_ISSUER, _CLIENT, _CLIENT_SECRET,
+    and _OWNERS or _REVIEWERS: e-mail addresses, or @example.org for a whole domain, with commas
+    between. To read a secret from a file, add _FILE to the name.
     """
     read_secret_files()
     settings = Settings(
@@ -65,11 +67,9 @@ def serve(
         api_token=os.environ.get("MEMALIGN_API_TOKEN") or None,
         mlflow=os.environ.get("MLFLOW_TRACKING_URI") or None,
     )
-    return (
-        _run(settings, port)
-        if add_owner is None
-        else _add_owner(settings, port, add_owner)
-    )
+    if add_owner is not None:
+        return _add_owner(settings, port, add_owner)
+    return _run(settings, port)
 
 
 def _add_owner(settings: Settings, port: int, name: str) -> int:
@@ -79,12 +79,16 @@ def _add_owner(settings: Settings, port: int, name: str) -> int:
 
     with Store(settings.registry).write() as connection:
         secret = owner_link(connection, name)
-    typer.echo(
-        f"{name} now owns {settings.registry}. Start the server; this link works once, within a week:",
-        err=True,
+    _say(
+        f"{name} now owns {settings.registry}. Start the server; "
+        "this link works once, within a week:"
     )
     typer.echo(link_address(settings, _address(settings, port), secret))
     return 0
+
+
+def _say(text: str) -> None:
+    typer.echo(text, err=True)
 
 
 def _address(settings: Settings, port: int) -> str:
@@ -105,23 +109,18 @@ def _run(settings: Settings, port: int) -> int:
         closed = settings.openid is not None or has_people(connection)
     if not settings.local and not closed:
         raise ConfigurationError(
-            f"others can reach {settings.public_url or settings.host}, so add an owner: memalign serve --add-owner NAME"
+            f"others can reach {settings.public_url or settings.host}, so add an owner: "
+            "memalign serve --add-owner NAME"
         )
     listening = _listening(settings.host, port)
-    whom = (
-        "for the members of the team"
-        if closed
-        else "open to everybody on this machine until the team has a member"
-    )
-    typer.echo(
-        f"memalign is at {_address(settings, listening.getsockname()[1])}, {whom}",
-        err=True,
-    )
+    whom = "open to everybody on this machine until the team has a member"
+    if closed:
+        whom = "for the members of the team"
+    _say(f"memalign is at {_address(settings, listening.getsockname()[1])}, {whom}")
     if default_model_name() is None:
-        typer.echo(
-            "no model is chosen: set a provider's key, such as OPENAI_API_KEY, or MEMALIGN_MODEL, and start again; "
-            "until then judges need a model by name",
-            err=True,
+        _say(
+            "no model is chosen: set a provider's key, such as OPENAI_API_KEY, or MEMALIGN_MODEL, "
+            "and start again; until then judges need a model by name"
         )
     config = uvicorn.Config(
         application,
@@ -136,24 +135,27 @@ def _run(settings: Settings, port: int) -> int:
 
 
 def _listening(host: str, port: int) -> socket.socket:
-    """A socket that listens there. Raises ConfigurationError."""
+    """Return a socket that listens there.
+
+    Raises:
+        ConfigurationError: It cannot.
+    """
     with contextlib.ExitStack() as unless_it_listens:
         try:
-            ((family, kind, protocol, _, place), *_) = socket.getaddrinfo(
-                host, port, type=socket.SOCK_STREAM
-            )
-            # With its protocol asyncio knows it for TCP, and sends parts of an answer without a wait of 40 ms.
-            listening = unless_it_listens.enter_context(
-                socket.socket(family, kind, protocol)
-            )
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            family, kind, protocol, _, place = found[0]
+            # With its protocol asyncio knows it for TCP, and sends parts of an answer without a
+            # wait of 40 ms.
+            listening = socket.socket(family, kind, protocol)
+            unless_it_listens.enter_context(listening)
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listening.bind(place)
-            listening.listen(
-                2048
-            )  # whoever reads the address below may connect: the first requests wait
+            # Whoever reads the address below may connect: the first requests wait.
+            listening.listen(2048)
         except OSError as error:
             raise ConfigurationError(
-                f"cannot listen on {host} port {port}: {error.strerror}; to use a free port: memalign serve --port 0"
+                f"cannot listen on {host} port {port}: {error.strerror}; "
+                "to use a free port: memalign serve --port 0"
             ) from None
         unless_it_listens.pop_all()
         return listening

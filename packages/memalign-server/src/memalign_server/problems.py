@@ -1,4 +1,4 @@
-"""Errors that are raised on purpose, each with an HTTP status and a sentence that says what to do."""
+"""Errors that are raised on purpose, each with an HTTP status and a sentence on what to do."""
 
 from __future__ import annotations
 
@@ -68,9 +68,10 @@ PROBLEMS: Final[dict[int | str, dict[str, Any]]] = {
 
 
 class Problem(HTTPException):
-    """An answer that is an error: its status, an English sentence that pages translate, and `more` for programs.
+    """An answer that is an error.
 
-    `parts` take the places of `{names}` in the sentence.
+    It has a status, an English sentence that pages translate, and `more` for programs. `parts` take
+    the places of `{names}` in the sentence.
     """
 
     def __init__(
@@ -82,18 +83,23 @@ class Problem(HTTPException):
         **more: Any,
     ) -> None:
         super().__init__(status, english.format_map(parts) if parts else english)
-        self.english, self.parts, self.more = english, dict(parts or {}), more
+        self.english = english
+        self.parts = dict(parts or {})
+        self.more = more
 
 
 class Refused(InputError):
-    """The input is wrong: a sentence that pages say in the reader's language; `parts` take the places of `{names}`.
+    """The input is wrong: a sentence that pages say in the reader's language.
 
-    `field` names the field of a form that the sentence is about.
+    `parts` take the places of `{names}` in the sentence. `field` names the field of a form that it
+    is about.
     """
 
     def __init__(self, english: str, *, field: str = "", **parts: object) -> None:
         super().__init__(english.format_map(parts) if parts else english)
-        self.english, self.parts, self.field = english, parts, field
+        self.english = english
+        self.parts = parts
+        self.field = field
 
 
 @contextmanager
@@ -108,7 +114,7 @@ def about(field: str) -> Iterator[None]:
 
 
 def unreachable() -> Problem:
-    """The database is down, in words for strangers: the error itself names its host."""
+    """Say that the database is down, in words for strangers: the error itself names its host."""
     return Problem(503, "the database does not answer just now; try again in a moment")
 
 

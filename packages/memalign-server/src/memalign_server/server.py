@@ -26,7 +26,7 @@ class Loaded:
 
 
 class Judges:
-    """The newest versions of judges, each read from the registry once. Usable from several threads."""
+    """The newest versions of judges, each read from the registry once. Safe for several threads."""
 
     def __init__(self, registry: Registry, store: Store) -> None:
         self._registry = registry
@@ -35,7 +35,11 @@ class Judges:
         self._loaded: dict[str, tuple[Newest, Loaded]] = {}
 
     def latest(self, name: str) -> Loaded:
-        """The newest version of a judge. Raises JudgeNotFound."""
+        """Return the newest version of a judge.
+
+        Raises:
+            JudgeNotFound: No judge has the name.
+        """
         with self._store.read() as connection:
             newest = newest_version(connection, name)
         with self._lock:  # one request loads a new version, and the others wait for it
@@ -50,9 +54,15 @@ class Judges:
 
 @dataclass(frozen=True, kw_only=True)
 class Server:
-    """One server: its settings, the registry of judges, its own tables, its jobs, the judges that it has loaded.
+    """What one server holds.
 
-    `opened` says who has which case open.
+    Attributes:
+        settings: Its settings.
+        registry: The registry of judges.
+        store: Its own tables.
+        jobs: Its long work.
+        judges: The judges that it has loaded.
+        opened: Who has which case open.
     """
 
     settings: Settings

@@ -1,4 +1,4 @@
-"""What holds a text, or what a person of that name said: found, shown with a tick for each, and chosen."""
+"""What holds a text, or what a person of that name said: found, shown with ticks, and chosen."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _REST = {False: "rest", True: "rest-apart"}
 
 @dataclass(frozen=True, kw_only=True)
 class Mention:
-    """A case, a comment or a learned sentence that holds a text, or a member of the team who has it for a name.
+    """A case, comment or learned sentence that holds a text, or a member who has it for a name.
 
     Attributes:
         kind: What it is; `note` where only notes of work mention the text.
@@ -56,7 +56,7 @@ class Mention:
 
     @property
     def tick(self) -> str:
-        """The value that its tick sends."""
+        """Return the value that its tick sends."""
         return f"{self.kind}:{self.name}"
 
 
@@ -72,12 +72,12 @@ class Search:
 
     @cached_property
     def finder(self) -> Finder:
-        """The text as it is looked for."""
+        """Return the text as it is looked for."""
         return Finder(self.text)
 
     @cached_property
     def sources(self) -> list[str]:
-        """The people of this name who said something."""
+        """Return the people of this name who said something."""
         with self.store.read() as connection:
             names = set(people_who_answered(connection, self.judge.name))
         names |= {note.source for note in self.judge.memory.annotations()}
@@ -85,33 +85,32 @@ class Search:
 
     @cached_property
     def mentions(self) -> list[Mention]:
-        """Everything that goes with the text, or with a person of that name; what holds it comes with why."""
-        found = [
-            *self._members(),
-            *self._cases(),
-            *self._comments(
-                {key for receipt in self._receipts for key in receipt.keys}
-            ),
-            *self._sentences(
-                {rule for receipt in self._receipts for rule in receipt.guidelines}
-            ),
-        ]
-        return found or [Mention(kind="note")] * bool(self._receipts)
+        """Return everything that goes with the text, or with a person of that name."""
+        keys = set[FeedbackKey]()
+        rules = set[str]()
+        for receipt in self._receipts:
+            keys.update(receipt.keys)
+            rules.update(receipt.guidelines)
+        found = [*self._members(), *self._cases()]
+        found += self._comments(keys)
+        found += self._sentences(rules)
+        if not found and self._receipts:
+            found.append(Mention(kind="note"))
+        return found
 
     @cached_property
     def _receipts(self) -> list[Receipt]:
-        """The receipts of erasures that would take the text, and what each person of the name said."""
+        """Return what erasures of the text, and of each person of the name, would take."""
+        selections: list[dict[str, Any]] = [{"matching": self.text}]
+        selections += [{"source": name} for name in self.sources]
         found = list[Receipt]()
-        selections: list[dict[str, Any]] = [
-            {"matching": self.text},
-            *({"source": name} for name in self.sources),
-        ]
         for selection in selections:
             with suppress(UnknownKey):
-                found.append(
-                    self.registry.erase(self.judge.name, **selection, dry_run=True)
-                )
+                found.append(self._dry_run(**selection))
         return found
+
+    def _dry_run(self, **selection: Any) -> Receipt:
+        return self.registry.erase(self.judge.name, **selection, dry_run=True)
 
     @cached_property
     def _case_ids(self) -> list[str]:
@@ -119,11 +118,9 @@ class Search:
 
     @cached_property
     def _holding(self) -> frozenset[str]:
-        """The cases that hold the text themselves: they go although others may be kept."""
+        """Return the cases that hold the text themselves: they go although others may be kept."""
         try:
-            receipt = self.registry.erase(
-                self.judge.name, matching=self.text, keep=self._case_ids, dry_run=True
-            )
+            receipt = self._dry_run(matching=self.text, keep=self._case_ids)
         except UnknownKey:
             return frozenset()
         return frozenset(receipt.cases)
@@ -136,19 +133,18 @@ class Search:
                 yield Mention(kind="member", name=member.id, line=member.name)
 
     def _cases(self) -> Iterator[Mention]:
+        memory = self.judge.memory
         with self.store.read() as connection:
             queued = cases_of(connection, self.judge.name, self._case_ids)
         examples = {case.case_id: case.example for case in queued}
         for case_id in self._case_ids:
-            learned = self.judge.memory.case(case_id)
+            learned = memory.case(case_id)
             example = examples.get(case_id) or (learned and learned.example)
             texts = list[str]()
             if example:
-                texts = [
-                    *texts_in(example.outputs),
-                    *texts_in(example.content),
-                    case_id,
-                ]
+                texts += texts_in(example.outputs)
+                texts += texts_in(example.content)
+                texts.append(case_id)
             holds = case_id in self._holding
             yield Mention(
                 kind="case",
@@ -175,15 +171,18 @@ class Search:
                 )
 
     def _words(self) -> Mapping[FeedbackKey, list[str]]:
-        """Return what was said of each case by whom: in memory, on the page, and typed and not yet said."""
+        """Return what was said of each case by whom.
+
+        It was said in memory, on the page, or typed and not yet said.
+        """
         memory = self.judge.memory
         words = {note.key: [note.rationale or ""] for note in memory.annotations()}
         with self.store.read() as connection:
-            for answer in all_answers(connection, self.judge.name):
-                said = [text for text in (answer.rationale, answer.draft) if text]
-                words.setdefault(FeedbackKey(answer.case_id, answer.person), []).extend(
-                    said
-                )
+            answers = all_answers(connection, self.judge.name)
+        for answer in answers:
+            key = FeedbackKey(answer.case_id, answer.person)
+            said = words.setdefault(key, [])
+            said += [text for text in (answer.rationale, answer.draft) if text]
         return words
 
     def _sentences(self, ids: Collection[str]) -> Iterator[Mention]:
@@ -201,13 +200,16 @@ class Search:
 
     def _is_inside(self, texts: Sequence[str]) -> bool:
         """Return whether some text holds what is looked for, and each one in longer words alone."""
-        holding = [text for text in texts if self.finder.holds(text)]
-        return bool(holding) and not any(
-            is_word_in(text, self.text) for text in holding
-        )
+        holding = list(filter(self.finder.holds, texts))
+        if not holding:
+            return False
+        return not any(is_word_in(text, self.text) for text in holding)
 
     def _line(self, texts: Sequence[str]) -> str:
-        """Return the beginning of the first text that holds it, from a little before it where that is far in."""
+        """Return the beginning of the first text that holds it.
+
+        If that is far in, the line begins a little before it.
+        """
         first = next(filter(self.finder.holds, texts), next(iter(texts), ""))
         text = " ".join(first.split())
         at, _ = next(places(text, self.text), (-1, -1))
@@ -215,9 +217,9 @@ class Search:
         if at > _LINE // 2:
             start = text.rfind(" ", 0, at - _LINE // 3) + 1
         end = start + _LINE
-        return (
-            f"{'…' if start else ''}{text[start:end]}{'…' if end < len(text) else ''}"
-        )
+        before = "…" if start else ""
+        after = "…" if end < len(text) else ""
+        return f"{before}{text[start:end]}{after}"
 
 
 def arguments_of(
@@ -225,7 +227,8 @@ def arguments_of(
 ) -> dict[str, Any]:
     """Return the arguments of the job that erases what is ticked: what has no tick stays.
 
-    If all that holds the text is ticked, the text is looked for again everywhere, in whatever was written meanwhile.
+    If all that holds the text is ticked, the text is looked for again everywhere, in whatever was
+    written meanwhile.
 
     Args:
         search: What was looked for.
@@ -236,12 +239,14 @@ def arguments_of(
         InputError: Somebody leaves with what they said, and something that they said has no tick.
     """
     chosen = _chosen(search.mentions, ticks, whole=whole)
-    ticked = [mention for mention in search.mentions if mention.tick in chosen]
-    unticked = [mention for mention in search.mentions if mention.tick not in chosen]
+    ticked = list[Mention]()
+    unticked = list[Mention]()
+    for mention in search.mentions:
+        (ticked if mention.tick in chosen else unticked).append(mention)
     _check_leaving(ticked, unticked)
     arguments: dict[str, Any] = {
-        "leaves": [mention.name for mention in ticked if mention.kind == "member"],
-        "cases_kept": [mention.name for mention in unticked if mention.kind == "case"],
+        "leaves": _names(ticked, "member"),
+        "cases_kept": _names(unticked, "case"),
     }
     if all(mention.apart or mention.kind == "member" for mention in unticked):
         return arguments | {"matching": search.text, "sources": search.sources}
@@ -250,12 +255,12 @@ def arguments_of(
     gone = set[str]()
     if receipt is not None:
         gone = {*receipt.cases, *map(str, receipt.keys), *receipt.guidelines}
-    kept = [
-        mention
-        for mention in unticked
-        if not mention.apart and mention.name not in gone
-    ]
-    return arguments | {"kept": len(kept)}
+    holding = [mention.name for mention in unticked if not mention.apart]
+    return arguments | {"kept": sum(name not in gone for name in holding)}
+
+
+def _names(mentions: Sequence[Mention], kind: str) -> list[str]:
+    return [mention.name for mention in mentions if mention.kind == kind]
 
 
 def _chosen(
@@ -274,28 +279,28 @@ def _chosen(
 
 def _named(judge: Judge, ticked: Sequence[Mention]) -> dict[str, list[str]]:
     """Return the keys and sentences that are ticked, as a job takes them."""
-    cases = [str(FeedbackKey(one.name, "")) for one in ticked if one.kind == "case"]
-    comments = [mention.name for mention in ticked if mention.kind == "comment"]
-    rules = {mention.name for mention in ticked if mention.kind == "sentence"}
+    keys = [str(FeedbackKey(case, "")) for case in _names(ticked, "case")]
+    keys += _names(ticked, "comment")
+    rules = _names(ticked, "sentence")
     sentences = [rule.text for rule in judge.memory.guidelines if rule.id in rules]
-    return {"keys": [*cases, *comments], "sentences": sentences}
+    return {"keys": keys, "sentences": sentences}
 
 
 def _check_leaving(ticked: Sequence[Mention], unticked: Sequence[Mention]) -> None:
+    """Check that nobody leaves of whom a comment stays. Raises InputError."""
     leaving = [mention.line for mention in ticked if mention.kind == "member"]
-    for mention in unticked:
-        if mention.kind == "comment":
-            source = FeedbackKey.parse(mention.name).source
-            if any(same_person(source, name) for name in leaving):
-                raise Refused(
-                    "{name} leaves with all that they said: tick every comment of theirs, or remove them under "
-                    "Experts, where their words stay",
-                    name=source,
-                )
+    for comment in _names(unticked, "comment"):
+        source = FeedbackKey.parse(comment).source
+        if any(same_person(source, name) for name in leaving):
+            raise Refused(
+                "{name} leaves with all that they said: tick every comment of theirs, or remove "
+                "them under Experts, where their words stay",
+                name=source,
+            )
 
 
 def counts_of(search: Search, arguments: Mapping[str, Any]) -> Counter[str]:
-    """Return how many cases, comments and sentences a job would erase, and how many people would leave the team."""
+    """Return how many cases, comments and sentences a job would erase, and how many members."""
     receipt = planned(search.registry, search.store, search.judge.name, arguments)
     counts = Counter(member=len(arguments["leaves"]))
     if receipt is not None:

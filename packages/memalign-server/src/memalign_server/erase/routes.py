@@ -1,7 +1,7 @@
 """Erase a person: find a text everywhere, tick what goes, erase it, and the receipt.
 
-A text to look for is sent as a form and kept nowhere: logs keep addresses. The page that answers a form holds it until
-it is left, so that what an erasure leaves behind can be erased with one button.
+A text to look for is sent as a form and kept nowhere: logs keep addresses. The page that answers a
+form holds it until it is left, so that what an erasure leaves behind can be erased with one button.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _PLACES = {
     "memalign_server_": "notes",
 }
 _OURS = {"cases", "comments", "notes"}
-"""What one more erasure takes; a name of the team, the question itself and tables of others stay."""
+"""What one more erasure takes; names of the team, the question and tables of others stay."""
 
 Text = Annotated[str, StringConstraints(strip_whitespace=True, max_length=2000), Form()]
 Ticks = Annotated[list[str], Form(default_factory=list)]
@@ -58,7 +58,10 @@ Searched = Annotated[Search, Depends(_search)]
 
 @router.post("/find")
 def find_mentions(setup: Screen, search: Searched) -> Response:
-    """Show everything that holds a text, taught or not, with a tick for each; what does not hold it has none yet."""
+    """Show everything that holds a text, taught or not, with a tick for each.
+
+    What does not hold it has none yet.
+    """
     mentions = [mention for mention in search.mentions if not mention.apart]
     others = [mention for mention in search.mentions if mention.apart]
     ticks = [mention.tick for mention in mentions if not mention.inside]
@@ -95,7 +98,10 @@ def count_ticks(setup: Screen, search: Searched, tick: Ticks) -> Response:
 def erase_mentions(
     setup: Screen, search: Searched, tick: Ticks, whole: Annotated[bool, Form()] = False
 ) -> Response:
-    """Erase what is ticked, for good; the `whole` of what holds the text for what an erasure has left."""
+    """Erase what is ticked, for good.
+
+    The `whole` of what holds the text goes where an erasure has left something.
+    """
     if not search.mentions or not (whole or tick):
         raise Refused("nothing is ticked, so nothing was erased")
     arguments = arguments_of(search, tick, whole=whole)

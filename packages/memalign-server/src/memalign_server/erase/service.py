@@ -1,12 +1,12 @@
 """Erase through the server: one plan that says what goes, and the work that carries it out.
 
-A page shows the plan and a job follows it, so that an owner reads the same numbers before and after.
+A page shows the plan and a job follows it, so an owner reads the same numbers before and after.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -27,19 +27,20 @@ Selection = tuple[str, dict[str, Any]]
 
 
 async def erase(work: Work) -> dict[str, Any]:
-    """Erase what the arguments name, and ask again where an erased guideline had a part in a verdict.
+    """Erase what the arguments name, and ask again where an erased guideline had a part.
 
-    It cannot be stopped half way. The receipt, which names nobody, is in the job's row from the moment at which the
-    text is gone.
+    It cannot be stopped half way. The receipt, which names nobody, is in the job's row from the
+    moment at which the text is gone.
 
     Args:
-        work: Its arguments are `keys`, `source` and `matching` as of `Registry.erase`; `sentences` and `sources` to
-            erase too; `cases_kept`, which stay in the queue although nobody says anything of them any more; and
-            `leaves`, ids of members who leave the team, and the memory of every judge with it.
+        work: Its arguments are `keys`, `source` and `matching` as of `Registry.erase`; `sentences`
+            and `sources` to erase too; `cases_kept`, which stay in the queue although nobody says
+            anything of them any more; and `leaves`, ids of members who leave the team, and the
+            memory of every judge with it.
 
     Returns:
-        The receipt with `version`, the number of the version in force; `kept`, the number of mentions without a tick;
-        and `members`, the number of people who left the team.
+        The receipt with `version`, the number of the version in force; `kept`, the number of
+        mentions without a tick; and `members`, the number of people who left the team.
     """
     erasing = asyncio.ensure_future(asyncio.to_thread(_erase, work))
     result: dict[str, Any] = {"kept": work.arguments.get("kept", 0)}
@@ -55,9 +56,8 @@ async def erase(work: Work) -> dict[str, Any]:
     except MemalignError as error:
         if not erasing.done() or erasing.exception() is not None:
             raise
-        result["problem"] = result.get("problem") or str(
-            error
-        )  # of asking again: what was to go went
+        # Of asking again: what was to go went.
+        result["problem"] = result.get("problem") or str(error)
     return result
 
 
@@ -76,75 +76,87 @@ def planned(
     for name, selection in _selections(registry, store, judge, arguments):
         with suppress(UnknownKey):
             receipts.append(registry.erase(name, **selection, dry_run=True))
-    # The last words on a case may go by two selections: then the case goes too, and neither of them says so alone.
-    own = [receipt for receipt in receipts if receipt.judge == judge]
-    if len(own) > 1:
-        keys = [key for receipt in own for key in receipt.keys]
-        cases = [
-            str(FeedbackKey(case, "")) for receipt in own for case in receipt.cases
-        ]
-        if keys or cases:
-            kept = tuple(arguments.get("cases_kept") or ())
-            receipts.append(
-                registry.erase(judge, [*keys, *cases], keep=kept, dry_run=True)
-            )
+    receipts += _of_last_words(registry, judge, arguments, receipts)
     return _joined(receipts, judge) if receipts else None
 
 
+def _of_last_words(
+    registry: Registry,
+    judge: str,
+    arguments: Mapping[str, Any],
+    receipts: Sequence[Receipt],
+) -> Iterator[Receipt]:
+    """Yield what goes beside because several selections take the last words on a case.
+
+    Then the case goes too, and none of them says so alone.
+    """
+    own = [receipt for receipt in receipts if receipt.judge == judge]
+    selectors = list[str | FeedbackKey]()
+    for receipt in own:
+        selectors += receipt.keys
+        selectors += [str(FeedbackKey(case, "")) for case in receipt.cases]
+    if len(own) > 1 and selectors:
+        kept = tuple(arguments.get("cases_kept") or ())
+        yield registry.erase(judge, selectors, keep=kept, dry_run=True)
+
+
 def _erase(work: Work) -> dict[str, Any]:
-    """Erase one selection after the other, and search again for what was left by all but the last."""
+    """Erase one selection after the other.
+
+    What was left by all but the last is searched again.
+    """
+    registry = work.registry
     leaves = tuple(work.arguments.get("leaves") or ())
     with work.store.read() as connection:
         check_team_keeps_owner(connection, leaves)
-    receipts = list[tuple[Selection, Receipt]]()
+    selections = list(_selections(registry, work.store, work.judge, work.arguments))
+    done = list[tuple[Selection, Receipt]]()
     problem: UnknownKey | None = None
-    for selection in list(
-        _selections(work.registry, work.store, work.judge, work.arguments)
-    ):
+    for selection in selections:
         judge, arguments = selection
-        _keep_cases(work.registry, work.store, judge, arguments["keep"])
+        _keep_cases(registry, work.store, judge, arguments["keep"])
         try:
-            receipts.append(
-                (selection, work.registry.erase(judge, **arguments, **work.options()))
+            receipt = registry.erase(judge, **arguments, **work.options())
+        except UnknownKey as error:
+            problem = (
+                error  # what it names went with what was erased before, if anything was
             )
-        except (
-            UnknownKey
-        ) as error:  # what it names went with what was erased before, if anything was
-            problem = error
-    if not receipts:
+        else:
+            done.append((selection, receipt))
+    if not done:
         raise problem or UnknownKey("nothing was named, so nothing was erased")
-    final = [
-        _without_what_went_since(work, selection, receipt)
-        for selection, receipt in receipts[:-1]
-    ]
-    receipt = _joined([*final, receipts[-1][1]], work.judge)
-    return {**receipt.without_names(), "members": len(leaves)}
+    *earlier, (_, last) = done
+    final = [_without_what_went_since(work, *one) for one in earlier]
+    joined = _joined([*final, last], work.judge)
+    return {**joined.without_names(), "members": len(leaves)}
 
 
 def _selections(
     registry: Registry, store: Store, judge: str, arguments: Mapping[str, Any]
 ) -> Iterator[Selection]:
-    """Yield what is erased one after the other: other judges first, so that the last search covers them."""
+    """Yield what is erased one after the other.
+
+    Other judges come first, so that the last search covers them.
+    """
     kept = tuple(arguments.get("cases_kept", ()))
     leaves = arguments.get("leaves", ())
     with store.read() as connection:
-        leaving = [
-            member.name for member in list_people(connection) if member.id in leaves
-        ]
+        members = list_people(connection)
+    leaving = [member.name for member in members if member.id in leaves]
     if leaving:
         yield from _of_other_judges(registry, judge, leaving)
-    named_sources = (*leaving, *arguments.get("sources", ()))
-    sources = {name_key(source): source for source in named_sources}
+    sources = dict[str, str]()
+    for source in (*leaving, *arguments.get("sources", ())):
+        sources[name_key(source)] = source
     for source in sources.values():
         yield judge, {"source": source, "keep": kept}
     for sentence in arguments.get("sentences", ()):
         yield judge, {"matching": sentence, "keep": kept}
-    named = {
-        name: arguments[name] for name in ("source", "matching") if arguments.get(name)
-    }
-    keys = tuple(arguments.get("keys") or ())
-    if keys or named:
-        yield judge, {"selectors": keys, **named, "keep": kept}
+    named: dict[str, Any] = {"selectors": tuple(arguments.get("keys") or ())}
+    for name in ("source", "matching"):
+        named[name] = arguments.get(name) or None
+    if any(named.values()):
+        yield judge, {**named, "keep": kept}
 
 
 def _of_other_judges(
@@ -197,24 +209,31 @@ def _went(
     own: Sequence[Receipt], others: Sequence[Receipt], what: str
 ) -> tuple[Any, ...]:
     """Return what went: of the judge itself once, although several selections may have named it."""
-    once = dict.fromkeys(one for receipt in own for one in getattr(receipt, what))
-    return (*once, *(one for receipt in others for one in getattr(receipt, what)))
+    went = list[Any]()
+    for receipt in own:
+        went += getattr(receipt, what)
+    went = list(dict.fromkeys(went))
+    for receipt in others:
+        went += getattr(receipt, what)
+    return tuple(went)
 
 
 def _keep_cases(
-    registry: Registry, store: Store, judge: str, ids: Collection[str]
+    registry: Registry, store: Store, judge: str, ids: Sequence[str]
 ) -> None:
-    """Put cases in the queue that only the memory holds: it forgets a case with the last word on it."""
+    """Put cases in the queue that only the memory holds.
+
+    It forgets a case with the last word on it.
+    """
     with store.read() as connection:
-        missing = set(ids) - {
-            row.case_id for row in cases_of(connection, judge, list(ids))
-        }
+        queued = {case.case_id for case in cases_of(connection, judge, ids)}
+    missing = set(ids) - queued
     found = list[Example]()
     for version in reversed(registry.history(judge)) if missing else ():
-        cases = registry.load(judge, version.number).memory.cases
-        new = [case.example for case in cases if case.id in missing]
-        found += new
-        missing -= {example.id for example in new}
+        for case in registry.load(judge, version.number).memory.cases:
+            if case.id in missing:
+                found.append(case.example)
+                missing.remove(case.id)
         if not missing:
             break
     if found:

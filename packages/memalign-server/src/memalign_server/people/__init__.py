@@ -1,1 +1,1 @@
-"""People: who makes a request, what they may do, and what keeps others from doing it in their name."""
+"""People: who makes a request, what they may do, and what keeps others from doing it for them."""

@@ -150,8 +150,8 @@ def _check_direct(request: Request) -> None:
     if of_proxy or request.scope.get("http_version") == "1.0":
         raise Problem(
             403,
-            "a proxy passes requests on to this server, which has no people and is for this machine "
-            "alone. Add an owner with `memalign serve --add-owner NAME`, and start it with "
+            "a proxy passes requests on to this server, which has no people and is for this "
+            "machine alone. Add an owner with `memalign serve --add-owner NAME`, and start it with "
             "`--public-url URL`",
         )
 

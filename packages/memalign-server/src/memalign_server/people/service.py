@@ -63,8 +63,8 @@ class Role(StrEnum):
 class Person:
     """Who makes a request; their name is the source of their feedback.
 
-    `by` says how they are known: by a `session`, by the `token` of programs, or not at all, on an `open` server without
-    people. The local person and programs have no `id`.
+    `by` says how they are known: by a `session`, by the `token` of programs, or not at all, on an
+    `open` server without people. The local person and programs have no `id`.
     """
 
     name: str
@@ -153,9 +153,10 @@ def make_link(connection: Transaction, person: str) -> str:
 
 
 def owner_link(connection: Transaction, name: str) -> str:
-    """Make a link for an owner of this name, who is added or made an owner if needed; return the secret in it.
+    """Make a link for an owner of this name, and return the secret in it.
 
-    This is how the first owner comes in, and how an owner who lost everything comes back.
+    They are added or made an owner if needed. This is how the first owner comes in, and how an
+    owner who lost everything comes back.
     """
     member = team.member_of_name(connection, name)
     person = add_person(connection, name, Role.OWNER) if member is None else member.id

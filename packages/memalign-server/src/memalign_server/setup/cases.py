@@ -1,4 +1,4 @@
-"""The cases of a judge, for owners: how far the team is, a list to search, and what is taken out again."""
+"""The cases of a judge, for owners: how far the team is, a list to search, and taking out."""
 
 from __future__ import annotations
 
@@ -77,7 +77,10 @@ def take_cases_out(
     case: Annotated[list[str] | None, Form()] = None,
     batch: Annotated[str, Form(max_length=40)] = "",
 ) -> Response:
-    """Take cases out of the queue, by their ids or all that were added at once; nothing that was said is lost."""
+    """Take cases out of the queue, by their ids or all that were added at once.
+
+    Nothing that was said is lost.
+    """
     if not (case or batch):
         raise Refused("nothing is ticked, so nothing was taken out")
     with setup.server.store.write() as connection:

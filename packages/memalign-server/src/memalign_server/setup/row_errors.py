@@ -1,4 +1,4 @@
-"""Why a row of a file cannot be used, in the reader's language where the library says it in one of the usual ways."""
+"""Why a row of a file cannot be used, in the reader's language if the reason is a usual one."""
 
 from __future__ import annotations
 

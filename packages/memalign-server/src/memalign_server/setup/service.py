@@ -1,4 +1,4 @@
-"""What owners do with a judge's cases and its name, and the provider's library that is opened ahead of a trial."""
+"""What owners do with a judge's cases and its name, and a provider that is opened early."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ def keep_said(
 ) -> int:
     """Keep what the rows of a file say of queued cases as answers, which the next teaching teaches.
 
-    They were given with the case in another tool, so none is a blind one. What somebody has said here stays.
+    They were given with the case in another tool, so none is a blind one. What somebody has said
+    here stays.
 
     Args:
         connection: The transaction.
@@ -113,7 +114,7 @@ def _check_idle(jobs: Jobs, judge: str) -> None:
 
 
 def open_provider(model: str | None = None) -> None:
-    """Begin to load a model's library in the background, which takes seconds, so that no trial waits for it.
+    """Begin to load a model's library in the background, so that no trial waits for it.
 
     Args:
         model: The model's name; without one the model for which the server has a key.

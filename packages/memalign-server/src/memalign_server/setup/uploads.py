@@ -315,12 +315,11 @@ def _check_unpacked(path: Path, name: str) -> None:
     with zipfile.ZipFile(path) as parts:
         size = sum(part.file_size for part in parts.infolist())
     if size > LARGEST_BODY:
-        n, most = size >> 20, LARGEST_BODY >> 20
         raise Refused(
             "{name} unpacks to {n} MB; keep it under {most}, or save it as .csv",
             name=name,
-            n=n,
-            most=most,
+            n=size >> 20,
+            most=LARGEST_BODY >> 20,
         )
 
 

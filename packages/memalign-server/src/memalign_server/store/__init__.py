@@ -29,9 +29,9 @@ _SERVING = "SELECT pg_try_advisory_lock(hashtextextended('memalign serve', 0))"
 
 
 class Store(Database):
-    """The registry's database with the tables of one server: `read()` and `write()` are transactions.
+    """The registry's database with the tables of one server.
 
-    Several threads may use it at once.
+    `read()` and `write()` are transactions. Several threads may use it at once.
 
     Raises:
         RegistryError: The database cannot be opened.
@@ -124,15 +124,16 @@ def _whole_texts(
 
     A model may end its words in half a character.
     """
-    return statement, [
-        _whole_row(row) for row in parameters
-    ] if is_many else _whole_row(parameters)
+    if is_many:
+        return statement, [_whole_row(row) for row in parameters]
+    return statement, _whole_row(parameters)
 
 
 def _whole_row(row: Any) -> Any:
     if isinstance(row, dict):
-        return {
-            name: whole(value) if isinstance(value, str) else value
-            for name, value in row.items()
-        }
-    return tuple(whole(value) if isinstance(value, str) else value for value in row)
+        return dict(zip(row, map(_whole_part, row.values()), strict=True))
+    return tuple(map(_whole_part, row))
+
+
+def _whole_part(value: Any) -> Any:
+    return whole(value) if isinstance(value, str) else value

@@ -1,10 +1,14 @@
-"""What people said of cases: read, changed, and read together with the cases. An answer is a row of `reviews`."""
+"""What people said of cases: read, changed, and read together with the cases.
+
+An answer is a row of `reviews`.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, Unpack
 
 from sqlalchemy import (
@@ -22,27 +26,34 @@ from sqlalchemy import (
 
 from memalign.types import FeedbackKey
 from memalign.values import Value
-from memalign_server.store.cases import of_person, parts_of
+from memalign_server.store.queries import (
+    ANSWERED,
+    CASE,
+    COME_TO,
+    HELD_OUT,
+    NOT_HELD_OUT,
+    SAID,
+    of_judge,
+    of_person,
+    parts_of,
+    said_by,
+    said_of,
+    said_of_case,
+)
 from memalign_server.store.rows import Answer, AnswerChange, QueuedCase, read_row
 from memalign_server.store.tables import later, now, queue, reviews
 
 _FEW = 20  # cases whose answers are read at once, where the first that waits is enough
 _PAIRS = 1_000  # cases of which people's agreement is computed, the latest first
 
-_OF_CASE = and_(reviews.c.judge == queue.c.judge, reviews.c.case_id == queue.c.case_id)
-_ANSWERED = reviews.c.state == "answered"
-_UNTAUGHT = and_(_ANSWERED, reviews.c.taught != reviews.c.revision)
-_VERDICT = and_(
-    _ANSWERED, reviews.c.value.is_not(None)
-)  # words alone say nothing that could differ
-_TEACHES = and_(
-    queue.c.held_out == 0,
-    reviews.c.overruled_by.is_(None),
-    or_(
-        and_(queue.c.disputed == 0, queue.c.settled.is_(None)),
-        queue.c.settled == reviews.c.person,
-    ),
-)
+_OF_CASE = and_(SAID.judge == CASE.judge, SAID.case_id == CASE.case_id)
+_VERDICT = and_(ANSWERED, SAID.value.is_not(None))
+"""Words alone say nothing that could differ."""
+_EXPLAINED = SAID.rationale.is_not(None)
+_OVERRULED = SAID.overruled_by.is_not(None)
+_UNTAUGHT = and_(ANSWERED, SAID.taught != SAID.revision)
+_AGREED = and_(CASE.disputed == 0, CASE.settled.is_(None))
+_TEACHES = and_(NOT_HELD_OUT, ~_OVERRULED, or_(_AGREED, CASE.settled == SAID.person))
 _NO_WORDS: AnswerChange = {
     "value": None,
     "rationale": None,
@@ -65,28 +76,33 @@ def _answers(connection: Connection, query: Select[Any]) -> list[Answer]:
     return [read_row(Answer, reviews, row) for row in connection.execute(query)]
 
 
+def _pairs(judge: str) -> Select[Any]:
+    """Select the answers of a judge with their cases."""
+    return select(reviews, queue).join(queue, _OF_CASE).where(said_of(judge))
+
+
 def _answered_cases(connection: Connection, query: Select[Any]) -> list[AnsweredCase]:
-    return [
-        AnsweredCase(
-            case=read_row(QueuedCase, queue, row), answer=read_row(Answer, reviews, row)
-        )
-        for row in connection.execute(query)
-    ]
-
-
-def _own(judge: str, person: str) -> ColumnElement[bool]:
-    return and_(reviews.c.judge == judge, reviews.c.person == person)
+    pairs = list[AnsweredCase]()
+    for row in connection.execute(query):
+        case = read_row(QueuedCase, queue, row)
+        answer = read_row(Answer, reviews, row)
+        pairs.append(AnsweredCase(case=case, answer=answer))
+    return pairs
 
 
 # -- one answer ------------------------------------------------------------------------------------
+
+
+def _of_person_on(judge: str, person: str, case_id: str) -> ColumnElement[bool]:
+    return and_(said_by(judge, person), SAID.case_id == case_id)
 
 
 def answer_of(
     connection: Connection, judge: str, person: str, case_id: str
 ) -> Answer | None:
     """Return a person's answer on a case, or None."""
-    own = select(reviews).where(_own(judge, person), reviews.c.case_id == case_id)
-    return next(iter(_answers(connection, own)), None)
+    query = select(reviews).where(_of_person_on(judge, person, case_id))
+    return next(iter(_answers(connection, query)), None)
 
 
 def add_answer(
@@ -97,16 +113,10 @@ def add_answer(
     **values: Unpack[AnswerChange],
 ) -> None:
     """Add a person's first answer on a case, now unless `values` say otherwise."""
-    times: AnswerChange = {"created_at": now(), "updated_at": now()}
-    row = {
-        "judge": judge,
-        "person": person,
-        "case_id": case_id,
-        "form": "",
-        **times,
-        **values,
-    }
-    connection.execute(insert(reviews).values(row))
+    at = now()
+    times: AnswerChange = {"created_at": at, "updated_at": at, "form": ""}
+    key = {"judge": judge, "person": person, "case_id": case_id}
+    connection.execute(insert(reviews).values({**key, **times, **values}))
 
 
 def change_answer(
@@ -117,20 +127,21 @@ def change_answer(
     **values: Unpack[AnswerChange],
 ) -> bool:
     """Change a person's answer on a case; return whether there is one."""
-    own = and_(_own(judge, person), reviews.c.case_id == case_id)
-    return bool(
-        connection.execute(update(reviews).where(own).values(**values)).rowcount
-    )
+    own = update(reviews).where(_of_person_on(judge, person, case_id))
+    return bool(connection.execute(own.values(**values)).rowcount)
 
 
 def mark_taught(
     connection: Connection, judge: str, key: FeedbackKey, revision: int
 ) -> None:
-    """Note that the judge has learned a revision of an answer, unless it has changed since; 0 for none of it."""
-    own = and_(_own(judge, key.source), reviews.c.case_id == key.id)
+    """Note that the judge has learned a revision of an answer, unless it has changed since.
+
+    Revision 0 stands for none of it.
+    """
+    own = update(reviews).where(_of_person_on(judge, key.source, key.id))
     if revision:
-        own = and_(own, reviews.c.revision == revision)
-    connection.execute(update(reviews).where(own).values(taught=revision))
+        own = own.where(SAID.revision == revision)
+    connection.execute(own.values(taught=revision))
 
 
 def withdraw_answers(
@@ -141,28 +152,27 @@ def withdraw_answers(
     *,
     words_only: bool,
 ) -> None:
-    """Take people's answers on a case back: no word of them stays, and the next teaching does not teach them again.
+    """Take people's answers on a case back.
+
+    No word of them stays, and the next teaching does not teach them again.
 
     Args:
         connection: The transaction.
         judge: The judge.
         case_id: The case.
         people: Whose answers.
-        words_only: Whether verdicts stay answers, and words that were written after those that the judge had learned.
+        words_only: Whether verdicts stay answers, and words that were written after those that the
+            judge had learned.
     """
-    of_case = and_(
-        reviews.c.judge == judge,
-        reviews.c.case_id == case_id,
-        reviews.c.person.in_(people),
-    )
-    own = update(reviews).where(of_case)
-    change = {"taught": 0, "revision": reviews.c.revision + 1, "updated_at": now()}
+    own = update(reviews).where(said_of(judge), SAID.case_id == case_id)
+    own = own.where(SAID.person.in_(people))
+    change = {"taught": 0, "revision": SAID.revision + 1, "updated_at": now()}
     gone = own
     if words_only:
-        learned = own.where(reviews.c.taught == reviews.c.revision)
-        with_verdict = learned.where(reviews.c.value.is_not(None))
+        learned = own.where(SAID.taught == SAID.revision)
+        with_verdict = learned.where(SAID.value.is_not(None))
         connection.execute(with_verdict.values(rationale=None, **change))
-        gone = learned.where(reviews.c.value.is_(None))
+        gone = learned.where(SAID.value.is_(None))
     connection.execute(gone.values(state="undone", form="", **change, **_NO_WORDS))
     connection.execute(own.values(taught=0))
 
@@ -172,62 +182,61 @@ def withdraw_answers(
 
 def people_who_answered(connection: Connection, judge: str | None = None) -> list[str]:
     """Return the names under which something was said of a judge's cases, or of any."""
-    query = select(reviews.c.person).distinct()
+    query = select(SAID.person).distinct()
     if judge is not None:
-        query = query.where(reviews.c.judge == judge)
+        query = query.where(said_of(judge))
     return list(connection.execute(query).scalars())
 
 
 def all_answers(connection: Connection, judge: str) -> list[Answer]:
     """Return everything that was said of a judge's cases, in whatever state."""
-    return _answers(connection, select(reviews).where(reviews.c.judge == judge))
+    return _answers(connection, select(reviews).where(said_of(judge)))
 
 
 def verdicts_on(
     connection: Connection, judge: str, case_ids: Iterable[str]
 ) -> Iterator[tuple[str, list[Answer]]]:
-    """Yield each case with everybody's verdicts on it, the earliest first; a few cases are read at a time."""
+    """Yield each case with everybody's verdicts on it, the earliest first.
+
+    A few cases are read at a time.
+    """
     for part in parts_of(case_ids, _FEW):
-        query = select(reviews).where(
-            reviews.c.judge == judge, reviews.c.case_id.in_(part)
-        )
+        of_cases = SAID.case_id.in_(part)
+        query = select(reviews).where(said_of(judge), of_cases, _VERDICT)
         # Not sorted by an index of all answers.
-        verdicts = sorted(
-            _answers(connection, query.where(_VERDICT)),
-            key=lambda answer: answer.created_at,
-        )
+        verdicts = sorted(_answers(connection, query), key=attrgetter("created_at"))
         for case_id in part:
             yield case_id, [answer for answer in verdicts if answer.case_id == case_id]
 
 
 def drafts_of(connection: Connection, judge: str, person: str) -> list[Answer]:
     """Return a person's answers with something typed beside them that is not said yet."""
-    query = select(reviews).where(
-        _own(judge, person), _ANSWERED, reviews.c.draft.is_not(None)
-    )
+    typed = SAID.draft.is_not(None)
+    query = select(reviews).where(said_by(judge, person), ANSWERED, typed)
     return _answers(connection, query)
 
 
 def is_answered(connection: Connection, judge: str) -> bool:
     """Return whether anybody has answered a case."""
-    query = select(reviews.c.case_id).where(reviews.c.judge == judge, _ANSWERED)
-    return connection.execute(query.limit(1)).first() is not None
+    query = select(SAID.case_id).where(said_of(judge), ANSWERED).limit(1)
+    return connection.execute(query).first() is not None
 
 
 def activity_of(connection: Connection, judge: str) -> dict[str, tuple[int, str]]:
     """Return how many cases each person answered, and when they did so last."""
-    query = select(reviews.c.person, func.count(), func.max(reviews.c.updated_at))
-    query = query.where(reviews.c.judge == judge, _ANSWERED).group_by(reviews.c.person)
+    query = select(SAID.person, func.count(), func.max(SAID.updated_at))
+    query = query.where(said_of(judge), ANSWERED).group_by(SAID.person)
     return {person: (n, at) for person, n, at in connection.execute(query)}
 
 
 def today_of(
     connection: Connection, judge: str, person: str, *, seconds: float
 ) -> tuple[int, int]:
-    """Return how many answers a person gave in the last seconds, and how many of them have words."""
-    query = select(func.count(), func.count(reviews.c.rationale))
-    own = (_own(judge, person), _ANSWERED, reviews.c.updated_at > later(-seconds))
-    given, with_words = connection.execute(query.where(*own)).one()
+    """Return how many answers a person gave in the last seconds, and how many with words."""
+    is_recent = SAID.updated_at > later(-seconds)
+    query = select(func.count(), func.count(SAID.rationale))
+    query = query.where(said_by(judge, person), ANSWERED, is_recent)
+    given, with_words = connection.execute(query).one()
     return int(given), int(with_words)
 
 
@@ -237,136 +246,139 @@ def today_of(
 def previous_case(
     connection: Connection, judge: str, person: str, case_id: str | None = None
 ) -> str | None:
-    """Return the case that a person answered, skipped or called unclear before this one; without one, the latest."""
-    own = and_(of_person(judge, person), reviews.c.state != "undone")
-    query = select(queue.c.case_id).join(reviews, own).where(queue.c.judge == judge)
+    """Return the case that a person came to before this one; without one, the latest.
+
+    They answered it, skipped it, or were not sure.
+    """
+    own = and_(of_person(judge, person), COME_TO)
+    query = select(CASE.case_id).join(reviews, own).where(of_judge(judge))
     if case_id is not None:
-        earlier = reviews.c.created_at < _came_at(judge, person, case_id)
-        query = query.where(
-            func.coalesce(earlier, true())
-        )  # all are earlier than one that waits
-    return connection.execute(
-        query.order_by(reviews.c.created_at.desc()).limit(1)
-    ).scalar()
+        earlier = SAID.created_at < _came_at(judge, person, case_id)
+        # All are earlier than one that waits.
+        query = query.where(func.coalesce(earlier, true()))
+    latest_first = query.order_by(SAID.created_at.desc())
+    return connection.execute(latest_first.limit(1)).scalar()
 
 
 def seen_until(connection: Connection, judge: str, person: str, case_id: str) -> int:
-    """Return how many cases a person had come to when they came to this one; 0 if it waits for them."""
-    own = (_own(judge, person), reviews.c.state != "undone")
-    query = select(func.count()).select_from(reviews).where(*own)
-    until = query.where(reviews.c.created_at <= _came_at(judge, person, case_id))
-    return int(connection.execute(until).scalar_one())
+    """Return how many cases a person had come to when they came to this one.
+
+    It is 0 if this one waits for them.
+    """
+    until = SAID.created_at <= _came_at(judge, person, case_id)
+    query = select(func.count()).select_from(reviews)
+    query = query.where(said_by(judge, person), COME_TO, until)
+    return int(connection.execute(query).scalar_one())
 
 
 def _came_at(judge: str, person: str, case_id: str) -> Any:
     """Return when a person came to a case, for a condition; NULL if it waits for them."""
     other = reviews.alias()
-    own = (other.c.judge == judge, other.c.person == person, other.c.case_id == case_id)
-    return (
-        select(other.c.created_at)
-        .where(*own, other.c.state != "undone")
-        .scalar_subquery()
+    query = select(other.c.created_at).where(
+        other.c.judge == judge,
+        other.c.person == person,
+        other.c.case_id == case_id,
+        other.c.state != "undone",
     )
+    return query.scalar_subquery()
 
 
 # -- people who differ -----------------------------------------------------------------------------
 
 
 def _disputed(judge: str) -> Select[Any]:
-    """Select the cases on which people differ; both kinds are named because the index begins with them."""
-    disputed = (queue.c.held_out.in_((False, True)), queue.c.disputed == 1)
-    return select(queue.c.case_id).where(queue.c.judge == judge, *disputed)
+    """Select the cases on which people differ."""
+    of_any_kind = CASE.held_out.in_((False, True))  # the index begins with it
+    query = select(CASE.case_id)
+    return query.where(of_judge(judge), of_any_kind, CASE.disputed == 1)
 
 
 def disputed_for(connection: Connection, judge: str, person: str) -> list[str]:
-    """Return the disputed cases on which a person has not kept their answer, their earliest answer first."""
-    unchosen = and_(_VERDICT, reviews.c.kept_revision != reviews.c.revision)
+    """Return the disputed cases on which a person has not kept their answer.
+
+    Their earliest answer comes first.
+    """
+    unchosen = and_(_VERDICT, SAID.kept_revision != SAID.revision)
     query = _disputed(judge).join(reviews, of_person(judge, person)).where(unchosen)
-    return list(connection.execute(query.order_by(reviews.c.updated_at)).scalars())
+    return list(connection.execute(query.order_by(SAID.updated_at)).scalars())
 
 
 def disputed_for_owner(
     connection: Connection, judge: str, team: Collection[str]
 ) -> list[str]:
-    """Return the disputed cases on which several people have kept their answers, or have left the team."""
-    chosen = or_(
-        reviews.c.kept_revision == reviews.c.revision, reviews.c.person.not_in(team)
-    )
-    of_case = (reviews.c.judge == judge, reviews.c.case_id == queue.c.case_id, _VERDICT)
-    several = (
-        select(func.count()).where(*of_case, chosen).correlate(queue).scalar_subquery()
-        > 1
-    )
+    """Return the disputed cases that wait for an owner.
+
+    Several people have kept their answers there, or have left the team.
+    """
+    has_left = SAID.person.not_in(team)
+    chosen = or_(SAID.kept_revision == SAID.revision, has_left)
+    query = select(func.count()).where(said_of_case(judge), _VERDICT, chosen)
+    several = query.correlate(queue).scalar_subquery() > 1
     # Most cases wait for somebody and are not read.
-    query = _disputed(judge).where(several).order_by(queue.c.number)
-    return list(connection.execute(query).scalars())
+    waiting = _disputed(judge).where(several).order_by(CASE.number)
+    return list(connection.execute(waiting).scalars())
 
 
 def settlements(
     connection: Connection, judge: str
 ) -> dict[str, tuple[str | None, str | None]]:
-    """Return whose answer holds and who chose that, for each case that several answered or that was settled."""
-    verdicts = select(reviews.c.case_id).where(reviews.c.judge == judge, _VERDICT)
-    several = verdicts.group_by(reviews.c.case_id).having(func.count() > 1)
-    in_question = or_(
-        queue.c.disputed == 1,
-        queue.c.settled.is_not(None),
-        queue.c.case_id.in_(several),
-    )
-    query = select(queue.c.case_id, queue.c.settled, queue.c.settled_by)
-    rows = connection.execute(query.where(queue.c.judge == judge, in_question))
-    return {row.case_id: (row.settled, row.settled_by) for row in rows}
+    """Return whose answer holds on a case, and who chose that, by the case.
+
+    These are the cases that several people answered, and those that were settled.
+    """
+    verdicts = select(SAID.case_id).where(said_of(judge), _VERDICT)
+    several = verdicts.group_by(SAID.case_id).having(func.count() > 1)
+    is_settled = CASE.settled.is_not(None)
+    in_question = or_(CASE.disputed == 1, is_settled, CASE.case_id.in_(several))
+    query = select(CASE.case_id, CASE.settled, CASE.settled_by)
+    rows = connection.execute(query.where(of_judge(judge), in_question))
+    return {case_id: (holder, by) for case_id, holder, by in rows}
 
 
 # -- answers with their cases ----------------------------------------------------------------------
 
 
 def lessons(connection: Connection, judge: str) -> list[AnsweredCase]:
-    """Return everybody's answers that count and that the judge has not learned, the earliest first."""
-    query = select(reviews, queue).join(queue, _OF_CASE)
-    query = query.where(reviews.c.judge == judge, _UNTAUGHT, _TEACHES)
-    return _answered_cases(connection, query.order_by(reviews.c.updated_at))
+    """Return everybody's answers that count and that the judge has not learned.
+
+    The earliest comes first.
+    """
+    query = _pairs(judge).where(_UNTAUGHT, _TEACHES)
+    return _answered_cases(connection, query.order_by(SAID.updated_at))
 
 
 def untaught_words(
     connection: Connection, judge: str, person: str
 ) -> list[AnsweredCase]:
-    """Return what a person explained and the judge has not learned or does not follow, the earliest first."""
-    waits = and_(_UNTAUGHT, reviews.c.overruled_by.is_(None))
-    query = select(reviews, queue).join(queue, _OF_CASE)
-    query = query.where(_own(judge, person), reviews.c.rationale.is_not(None), waits)
-    return _answered_cases(connection, query.order_by(reviews.c.updated_at))
+    """Return what a person explained and the judge has not learned or does not follow.
+
+    The earliest comes first.
+    """
+    own = _pairs(judge).where(SAID.person == person)
+    query = own.where(_EXPLAINED, _UNTAUGHT, ~_OVERRULED)
+    return _answered_cases(connection, query.order_by(SAID.updated_at))
 
 
 def overruled_words(connection: Connection, judge: str, person: str) -> list[Answer]:
     """Return a person's words that somebody's choice put out of force, the earliest first."""
-    out = (
-        _ANSWERED,
-        reviews.c.rationale.is_not(None),
-        reviews.c.overruled_by.is_not(None),
-    )
-    query = select(reviews).where(_own(judge, person), *out)
-    return _answers(connection, query.order_by(reviews.c.updated_at))
+    own = select(reviews).where(said_by(judge, person))
+    query = own.where(ANSWERED, _EXPLAINED, _OVERRULED)
+    return _answers(connection, query.order_by(SAID.updated_at))
 
 
 def judged_again(
     connection: Connection, judge: str, person: str, *, most: int
 ) -> list[AnsweredCase]:
-    """Return a person's answered cases that a later version was asked about, the latest answer first.
+    """Return a person's answered cases that a later version was asked about.
 
-    Cases that are held out are not among them: what a person says of those teaches nothing.
+    The latest answer comes first. Cases that are held out are not among them: what a person says of
+    those teaches nothing.
     """
-    query = (
-        select(queue, reviews)
-        .join(reviews, _OF_CASE)
-        .where(_own(judge, person), _ANSWERED)
-    )
-    query = query.where(
-        queue.c.held_out == 0, queue.c.version > reviews.c.judge_version
-    )
-    return _answered_cases(
-        connection, query.order_by(reviews.c.updated_at.desc()).limit(most)
-    )
+    own = _pairs(judge).where(SAID.person == person)
+    is_later = CASE.version > SAID.judge_version
+    query = own.where(ANSWERED, NOT_HELD_OUT, is_later)
+    latest_first = query.order_by(SAID.updated_at.desc())
+    return _answered_cases(connection, latest_first.limit(most))
 
 
 def cases_for_trial(
@@ -377,47 +389,44 @@ def cases_for_trial(
     *,
     most: int,
 ) -> list[AnsweredCase]:
-    """Return cases with what the person says of them: those `behind` a guideline first, then the latest ones.
+    """Return cases with what the person says of them.
 
-    Cases that are held out stay so: what measures the judge must not choose its words.
+    Those `behind` a guideline come first, then the latest ones. Cases that are held out stay so:
+    what measures the judge must not choose its words.
     """
-    query = select(queue, reviews).join(reviews, _OF_CASE)
-    query = query.where(_own(judge, person), _VERDICT, queue.c.held_out == 0)
-    order = (queue.c.case_id.in_(behind).desc(), reviews.c.updated_at.desc())
-    return _answered_cases(connection, query.order_by(*order).limit(most))
+    own = _pairs(judge).where(SAID.person == person)
+    order = (CASE.case_id.in_(behind).desc(), SAID.updated_at.desc())
+    query = own.where(_VERDICT, NOT_HELD_OUT).order_by(*order)
+    return _answered_cases(connection, query.limit(most))
 
 
 def blind_answers(
     connection: Connection, judge: str, *, most: int
 ) -> list[AnsweredCase]:
-    """Return the blind answers on the latest cases that are held out and judged, the earliest answer first."""
-    of_judge = and_(queue.c.judge == judge, queue.c.case_id == reviews.c.case_id)
-    blind = and_(
-        reviews.c.judge == judge, _ANSWERED, reviews.c.blind_value.is_not(None)
-    )
-    unseen = and_(
-        queue.c.held_out == 1, queue.c.seen == 0, queue.c.verdict.is_not(None)
-    )
-    ids = select(reviews.c.case_id).join(queue, of_judge).where(blind, unseen)
+    """Return the blind answers on the latest cases that are held out and judged.
+
+    The earliest answer comes first.
+    """
+    of_case = and_(of_judge(judge), CASE.case_id == SAID.case_id)
+    blind = and_(said_of(judge), ANSWERED, SAID.blind_value.is_not(None))
+    unseen = and_(HELD_OUT, CASE.seen == 0, CASE.verdict.is_not(None))
+    ids = select(SAID.case_id).join(queue, of_case).where(blind, unseen)
     latest = set[str]()
-    with connection.execute(ids.order_by(reviews.c.created_at.desc())) as newest_first:
+    with connection.execute(ids.order_by(SAID.created_at.desc())) as newest_first:
         for case_id in newest_first.scalars():
             latest.add(case_id)
             if len(latest) == most:
                 break
-    query = select(reviews, queue).join(queue, of_judge)
-    pairs = _answered_cases(
-        connection, query.where(blind, reviews.c.case_id.in_(latest))
-    )
-    return sorted(pairs, key=lambda pair: pair.answer.created_at)
+    query = select(reviews, queue).join(queue, of_case)
+    query = query.where(blind, SAID.case_id.in_(latest))
+    pairs = _answered_cases(connection, query)
+    return sorted(pairs, key=attrgetter("answer.created_at"))
 
 
 def busiest(connection: Connection, judge: str) -> str | None:
     """Return who gave the most verdicts, or None."""
-    query = select(reviews.c.person).where(reviews.c.judge == judge, _VERDICT)
-    query = query.group_by(reviews.c.person).order_by(
-        func.count().desc(), reviews.c.person
-    )
+    query = select(SAID.person).where(said_of(judge), _VERDICT).group_by(SAID.person)
+    query = query.order_by(func.count().desc(), SAID.person)
     return connection.execute(query.limit(1)).scalar()
 
 
@@ -427,17 +436,18 @@ def agreements_with(
     person: str,
     agree: Callable[[Value, Value], bool],
 ) -> Mapping[str, tuple[int, int]]:
-    """Return for each colleague how many cases both answered, and on how many of them they agree."""
-    verdict = (reviews.c.judge == judge, _VERDICT)
-    latest = select(reviews.c.case_id, reviews.c.value).where(
-        *verdict, reviews.c.person == person
-    )
+    """Compare a person's verdicts with each colleague's.
+
+    Returns:
+        By the colleague on how many cases both have a verdict, and on how many they agree.
+    """
+    latest = select(SAID.case_id, SAID.value).where(said_by(judge, person), _VERDICT)
     # The limit has it read first.
-    own = latest.order_by(reviews.c.created_at.desc()).limit(_PAIRS).subquery()
-    query = select(reviews.c.person, own.c.value, reviews.c.value, func.count())
-    query = query.join(own, own.c.case_id == reviews.c.case_id)
-    query = query.where(*verdict, reviews.c.person != person)
-    query = query.group_by(reviews.c.person, own.c.value, reviews.c.value)
+    own = latest.order_by(SAID.created_at.desc()).limit(_PAIRS).subquery()
+    query = select(SAID.person, own.c.value, SAID.value, func.count())
+    query = query.join(own, own.c.case_id == SAID.case_id)
+    query = query.where(said_of(judge), _VERDICT, SAID.person != person)
+    query = query.group_by(SAID.person, own.c.value, SAID.value)
     common = Counter[str]()
     agreed = Counter[str]()
     for colleague, one, other, n in connection.execute(query):

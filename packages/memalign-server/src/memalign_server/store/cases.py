@@ -11,13 +11,12 @@ from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from secrets import randbelow
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from sqlalchemy import (
     ColumnElement,
     Connection,
     Integer,
-    Row,
     Select,
     Text,
     and_,
@@ -40,6 +39,22 @@ from memalign.memory import Finder, Memory
 from memalign.types import Example, Judgment
 from memalign.values import value_text
 from memalign_server.problems import Refused
+from memalign_server.store.queries import (
+    ANSWERED,
+    AT_ONCE,
+    CASE,
+    COME_TO,
+    HELD_OUT,
+    NOT_HELD_OUT,
+    SAID,
+    of_judge,
+    of_person,
+    parts_of,
+    read_cases,
+    said_by,
+    said_of,
+    said_of_case,
+)
 from memalign_server.store.rows import QueuedCase, read_row
 from memalign_server.store.tables import (
     from_json,
@@ -55,15 +70,11 @@ VERDICT_LENGTH = 200
 LONGEST_ID = 500
 CHOICES: Final = (1, 2, 3)
 """How many people's answers a case may want."""
-_MEASURING: Final = (
-    2  # answers that a measuring case wants at least: people are compared there
-)
-_AT_ONCE = 500  # rows of one statement, and ids of one IN (…)
+_MEASURING: Final = 2
+"""Answers that a measuring case wants at least: people are compared there."""
 _CHANCES = 1_000_000
 _MOST_FOUND = 20  # cases of one search, and batches of one list
 _MINUTE = 16  # characters of a time that say its minute
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,21 +113,8 @@ class Progress:
 
     @property
     def total(self) -> int:
-        """The cases that the person has seen, and those that wait for them."""
+        """Return the number of cases that the person has seen or that wait for them."""
         return self.answered + self.skipped + self.unclear + self.waiting
-
-
-def of_person(judge: str, person: str) -> ColumnElement[bool]:
-    """Return the condition that joins a person's answer to a case of the queue."""
-    return and_(
-        reviews.c.judge == judge,
-        reviews.c.case_id == queue.c.case_id,
-        reviews.c.person == person,
-    )
-
-
-def _cases(connection: Connection, query: Select[Any]) -> list[QueuedCase]:
-    return [read_row(QueuedCase, queue, row) for row in connection.execute(query)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,7 +179,7 @@ class Arrival:
         }
 
 
-# -- put in and judged -----------------------------------------------------------------------------
+# -- put in ----------------------------------------------------------------------------------------
 
 
 def compare_cases(
@@ -235,13 +233,13 @@ def _known(
     for part in parts_of(examples):
         for example in part:
             _check_id(example.id)
-        by_id = queue.c.case_id.in_([example.id for example in part])
-        by_content = queue.c.content_hash.in_([one.content_hash for one in part])
-        query = select(queue.c.case_id, queue.c.content_hash)
-        query = query.where(queue.c.judge == judge, or_(by_id, by_content))
-        for row in connection.execute(query):
-            ids.add(row.case_id)
-            contents.add(row.content_hash)
+        by_id = CASE.case_id.in_([example.id for example in part])
+        by_content = CASE.content_hash.in_([one.content_hash for one in part])
+        query = select(CASE.case_id, CASE.content_hash)
+        query = query.where(of_judge(judge), or_(by_id, by_content))
+        for case_id, content in connection.execute(query):
+            ids.add(case_id)
+            contents.add(content)
     return ids, contents
 
 
@@ -305,6 +303,11 @@ def _chance() -> float:
     return randbelow(_CHANCES) / _CHANCES
 
 
+def unknown_rank() -> float:
+    """Return the rank of a case without a judgment: in the middle, and among its like by chance."""
+    return 0.5 + _chance() / _CHANCES
+
+
 def take_out(
     connection: Connection, judge: str, *, ids: Collection[str] = (), batch: str = ""
 ) -> int:
@@ -322,18 +325,15 @@ def take_out(
         How many cases were there.
     """
     taken = 0
+    own = delete(queue).where(of_judge(judge))
     if batch:
-        of_batch = (queue.c.judge == judge, queue.c.added_at == batch)
-        taken += connection.execute(delete(queue).where(*of_batch)).rowcount
+        taken += connection.execute(own.where(CASE.added_at == batch)).rowcount
     for part in parts_of(ids):
-        named = (queue.c.judge == judge, queue.c.case_id.in_(part))
-        taken += connection.execute(delete(queue).where(*named)).rowcount
+        taken += connection.execute(own.where(CASE.case_id.in_(part))).rowcount
     return taken
 
 
-def unknown_rank() -> float:
-    """Return the rank of a case without a judgment: in the middle, and among its like by chance."""
-    return 0.5 + _chance() / _CHANCES
+# -- judged ----------------------------------------------------------------------------------------
 
 
 def store_judgments(
@@ -345,40 +345,43 @@ def store_judgments(
 ) -> None:
     """Keep the judgments of a version of a judge on cases of its queue.
 
-    A judgment that failed leaves the older one, and says why. Cases that are no longer queued are passed over. A judge
-    whose memory is empty says what people compare with later.
+    A judgment that failed leaves the older one, and says why. Cases that are no longer queued are
+    passed over. A judge whose memory is empty says what people compare with later.
 
     Args:
         connection: The transaction.
         judge: The judge.
         version: Its version.
         judged: The cases with the judgments.
-        ranks: How useful an answer is, by the case's id. It counts at the first judgment; a case that is held out
-            keeps its chance place.
+        ranks: How useful an answer is, by the case's id. It counts at the first judgment; a case
+            that is held out keeps its chance place.
     """
     # By the first judgment: if cases that a new version judges ahead moved back, other cases would
     # come before them.
-    stays = or_(queue.c.held_out == 1, queue.c.version.is_not(None))
+    stays = or_(HELD_OUT, CASE.version.is_not(None))
+    # Else a newer version was quicker.
+    is_newest = func.coalesce(CASE.version, 0) <= version
+    own = update(queue).where(of_judge(judge.name), is_newest)
     for example, judgment in judged:
-        of_case = update(queue).where(
-            queue.c.judge == judge.name, queue.c.case_id == judgment.id
-        )
-        # Else a newer version was quicker.
-        change = of_case.where(func.coalesce(queue.c.version, 0) <= version)
+        of_case = own.where(CASE.case_id == judgment.id)
         if judgment.error is not None:
-            connection.execute(change.values(problem=judgment.error))
+            connection.execute(of_case.values(problem=judgment.error))
             continue
         values: dict[str, Any] = {
             "judgment": judgment,
             "problem": None,
             "version": version,
             "seen": knows(judge, example),
-            "verdict": value_text(judgment.value)[:VERDICT_LENGTH],
-            "rank": case((stays, queue.c.rank), else_=ranks[judgment.id]),
+            "verdict": _verdict_text(judgment.value),
+            "rank": case((stays, CASE.rank), else_=ranks[judgment.id]),
         }
         if not judge.memory:
             values |= {"first_value": judgment.value, "first_version": version}
-        connection.execute(change.values(values))
+        connection.execute(of_case.values(values))
+
+
+def _verdict_text(value: Any) -> str:
+    return value_text(value)[:VERDICT_LENGTH]
 
 
 def ask_again(connection: Connection, judge: str) -> None:
@@ -386,16 +389,14 @@ def ask_again(connection: Connection, judge: str) -> None:
 
     This is for a judge whose question changed.
     """
-    of_case = and_(
-        reviews.c.judge == queue.c.judge, reviews.c.case_id == queue.c.case_id
+    answered = exists().where(
+        SAID.judge == CASE.judge, SAID.case_id == CASE.case_id, ANSWERED
     )
-    answered = exists().where(of_case, reviews.c.state == "answered")
-    stale = or_(~answered, queue.c.held_out == 1)
-    blank = {"judgment": None, "problem": None, "version": None, "verdict": None}
-    of_judge = update(queue).where(queue.c.judge == judge)
-    connection.execute(of_judge.where(stale).values(blank))
+    blank = dict.fromkeys(("judgment", "problem", "version", "verdict"))
+    own = update(queue).where(of_judge(judge))
+    connection.execute(own.where(or_(~answered, HELD_OUT)).values(blank))
     # What the empty memory said was said of the question before.
-    connection.execute(of_judge.values(first_value=None, first_version=None))
+    connection.execute(own.values(first_value=None, first_version=None))
 
 
 def mark_dispute(
@@ -407,9 +408,9 @@ def mark_dispute(
     by: str | None = None,
 ) -> None:
     """Note whether people differ on a case, whose answer holds, and by whose choice."""
-    of_case = and_(queue.c.judge == judge, queue.c.case_id == case_id)
+    of_case = update(queue).where(of_judge(judge), CASE.case_id == case_id)
     state = {"disputed": disputed, "settled": settled, "settled_by": by}
-    connection.execute(update(queue).where(of_case).values(state))
+    connection.execute(of_case.values(state))
 
 
 # -- how many answers a case wants -----------------------------------------------------------------
@@ -417,10 +418,9 @@ def mark_dispute(
 
 def answers_wanted(connection: Connection, judge: str) -> int:
     """Return how many people's answers a case of a judge wants."""
-    query = select(judge_settings.c.answers_wanted).where(
-        judge_settings.c.judge == judge
-    )
-    return int(connection.execute(query).scalar() or 1)
+    query = select(judge_settings.c.answers_wanted)
+    own = query.where(judge_settings.c.judge == judge)
+    return int(connection.execute(own).scalar() or 1)
 
 
 def set_answers_wanted(connection: Connection, judge: str, wanted: int) -> None:
@@ -432,24 +432,27 @@ def set_answers_wanted(connection: Connection, judge: str, wanted: int) -> None:
     if wanted not in CHOICES:
         raise Refused("a case wants 1, 2 or 3 answers")
     connection.execute(delete(judge_settings).where(judge_settings.c.judge == judge))
-    connection.execute(
-        insert(judge_settings).values(judge=judge, answers_wanted=wanted)
-    )
+    row = {"judge": judge, "answers_wanted": wanted}
+    connection.execute(insert(judge_settings).values(row))
 
 
-def _needed(wanted: int) -> ColumnElement[int]:
+def _needed(connection: Connection, judge: str) -> ColumnElement[int]:
     """Return how many answers a row wants; a case that measures the judge wants at least two."""
+    wanted = answers_wanted(connection, judge)
     measuring = literal(max(wanted, _MEASURING), Integer)
-    return case((queue.c.held_out == 1, measuring), else_=literal(wanted, Integer))
+    return case((HELD_OUT, measuring), else_=literal(wanted, Integer))
 
 
 def _given(judge: str) -> ColumnElement[int]:
     """Return the number of experts' answers that a row of the queue has."""
     given = reviews.alias()  # the query around it may read `reviews` too
-    of_case = (given.c.judge == judge, given.c.case_id == queue.c.case_id)
-    said = given.c.state == "answered"
-    counted = select(func.count()).select_from(given).where(*of_case, said)
-    return counted.correlate(queue).scalar_subquery()
+    counted = select(func.count()).select_from(given)
+    of_case = counted.where(
+        given.c.judge == judge,
+        given.c.case_id == CASE.case_id,
+        given.c.state == "answered",
+    )
+    return of_case.correlate(queue).scalar_subquery()
 
 
 # -- what comes next -------------------------------------------------------------------------------
@@ -467,47 +470,55 @@ def next_cases(
 ) -> list[QueuedCase]:
     """Return the cases that come next for a person.
 
-    After three others comes one that is held out. Where one of the two kinds is used up, the other goes on. What they
-    have open comes first. A case does not come if it has all the answers that it wants, or will have them from those
-    who have it open.
+    After three others comes one that is held out. Where one of the two kinds is used up, the other
+    goes on. What they have open comes first. A case does not come if it has all the answers that it
+    wants, or will have them from those who have it open.
 
     Args:
         connection: A transaction.
         judge: The judge.
         person: Who is served.
         n: How many cases at most.
-        again: States, such as `skipped`: the cases that the person left so come instead of those that wait.
-        measuring: Whether those that are held out come first: the person wants to know how good the judge is.
+        again: States, such as `skipped`: the cases that the person left so come instead of those
+            that wait.
+        measuring: Whether those that are held out come first: the person wants to know how good the
+            judge is.
         turn: Who has what open.
     """
     given = _given(judge)
-    needed = _needed(answers_wanted(connection, judge))
+    needed = _needed(connection, judge)
     own = of_person(judge, person)
     query = select(queue, given.label("given"), needed.label("needed"))
-    query = query.where(queue.c.judge == judge, given < needed).limit(
-        n + len(turn.others)
-    )
-    order = (queue.c.rank.desc(), queue.c.number)
-
-    def free(query: Select[Any]) -> list[QueuedCase]:
-        rows = connection.execute(query)
-        return [read_row(QueuedCase, queue, row) for row in rows if _is_free(row, turn)]
-
+    query = query.where(of_judge(judge), given < needed).limit(n + len(turn.others))
+    order = (CASE.rank.desc(), CASE.number)
     if again:  # few: found by the person and sorted, not by the order of all cases
-        passed = query.join(reviews, own).where(reviews.c.state.in_(again))
-        return free(passed.order_by((queue.c.disputed + 0).desc(), *order))[:n]
-    query = query.where(~exists().where(own, reviews.c.state != "undone"))
-    query = query.order_by(queue.c.disputed.desc(), *order)
-    others = free(query.where(queue.c.held_out == 0))
-    held_out = free(query.where(queue.c.held_out == 1))
-    coming = list[QueuedCase]()
-    if turn.own and not measuring:
-        coming = _cases(connection, query.where(queue.c.case_id.in_(turn.own)))[:n]
+        passed = query.join(reviews, own).where(SAID.state.in_(again))
+        passed = passed.order_by((CASE.disputed + 0).desc(), *order)
+        return _free(connection, passed, turn)[:n]
+    query = query.where(~exists().where(own, COME_TO))
+    query = query.order_by(CASE.disputed.desc(), *order)
+    others = _free(connection, query.where(NOT_HELD_OUT), turn)
+    held_out = _free(connection, query.where(HELD_OUT), turn)
+    if measuring:
+        return list(_mixed(others, held_out, ONE_IN, again=0))[:n]
+    opened = list[QueuedCase]()
+    if turn.own:
+        opened = read_cases(connection, query.where(CASE.case_id.in_(turn.own)))[:n]
         others = [one for one in others if one.case_id not in turn.own]
         held_out = [one for one in held_out if one.case_id not in turn.own]
-    since = ONE_IN if measuring else _since_held_out(connection, judge, own)
-    mixed = _mixed(others, held_out, since, again=0 if measuring else ONE_IN - 1)
-    return [*coming, *mixed][:n]
+    since = _since_held_out(connection, judge, own)
+    return [*opened, *_mixed(others, held_out, since, again=ONE_IN - 1)][:n]
+
+
+def _free(
+    connection: Connection, query: Select[Any], turn: Sharing
+) -> list[QueuedCase]:
+    """Return the cases that want more answers than those who have them open will give."""
+    found = list[QueuedCase]()
+    for row in connection.execute(query):
+        if row.given + turn.others.get(row.case_id, 0) < row.needed:
+            found.append(read_row(QueuedCase, queue, row))
+    return found
 
 
 def _mixed(
@@ -532,20 +543,15 @@ def _mixed(
             since += 1
 
 
-def _is_free(row: Row[Any], turn: Sharing) -> bool:
-    """Return whether a case wants more answers, counting those of people who have it open."""
-    return bool(row.given + turn.others.get(row.case_id, 0) < row.needed)
-
-
 def _since_held_out(
     connection: Connection, judge: str, own: ColumnElement[bool]
 ) -> int:
     """Return how many of the last cases that a person saw came after one that was held out."""
-    seen = select(queue.c.held_out).join(
-        reviews, and_(own, reviews.c.state != "undone")
+    seen = (
+        select(CASE.held_out).join(reviews, and_(own, COME_TO)).where(of_judge(judge))
     )
-    seen = seen.where(queue.c.judge == judge).order_by(reviews.c.created_at.desc())
-    latest = list(connection.execute(seen.limit(ONE_IN - 1)).scalars())
+    seen = seen.order_by(SAID.created_at.desc()).limit(ONE_IN - 1)
+    latest = list(connection.execute(seen).scalars())
     return latest.index(True) if True in latest else len(latest)
 
 
@@ -554,7 +560,7 @@ def cases_ahead(connection: Connection, judge: str, *, n: int) -> list[QueuedCas
 
     No case comes twice.
     """
-    answering = select(reviews.c.person).where(reviews.c.judge == judge).distinct()
+    answering = select(SAID.person).where(said_of(judge)).distinct()
     coming = dict[int, QueuedCase]()
     for person in (*connection.execute(answering).scalars().all(), ""):
         for ahead in next_cases(connection, judge, person, n=n):
@@ -567,33 +573,26 @@ def cases_ahead(connection: Connection, judge: str, *, n: int) -> list[QueuedCas
 
 def first_case(connection: Connection, judge: str) -> QueuedCase | None:
     """Return the case that was put in first, or None."""
-    query = select(queue).where(queue.c.judge == judge).order_by(queue.c.number)
-    return next(iter(_cases(connection, query.limit(1))), None)
+    query = select(queue).where(of_judge(judge)).order_by(CASE.number).limit(1)
+    return next(iter(read_cases(connection, query)), None)
 
 
 def unjudged(connection: Connection, judge: str) -> list[Example]:
     """Return the cases without a judgment, in their order."""
-    query = select(queue.c.example).where(
-        queue.c.judge == judge, queue.c.judgment.is_(None)
-    )
-    return list(connection.execute(query.order_by(queue.c.number)).scalars())
+    query = select(CASE.example).where(of_judge(judge), CASE.judgment.is_(None))
+    return list(connection.execute(query.order_by(CASE.number)).scalars())
 
 
 def latest_answered(
     connection: Connection, judge: str, *, held_out: bool, most: int
 ) -> list[QueuedCase]:
     """Return answered cases of one kind, the latest answer first."""
-    answered = and_(
-        reviews.c.judge == judge,
-        reviews.c.case_id == queue.c.case_id,
-        reviews.c.state == "answered",
+    query = select(queue).join(reviews, and_(said_of_case(judge), ANSWERED))
+    query = query.where(of_judge(judge), CASE.held_out == held_out).group_by(
+        CASE.number
     )
-    query = select(queue).join(reviews, answered)
-    query = query.where(queue.c.judge == judge, queue.c.held_out == held_out)
-    latest_first = func.max(reviews.c.updated_at).desc()
-    return _cases(
-        connection, query.group_by(queue.c.number).order_by(latest_first).limit(most)
-    )
+    latest_first = query.order_by(func.max(SAID.updated_at).desc())
+    return read_cases(connection, latest_first.limit(most))
 
 
 def case_of(connection: Connection, judge: str, case_id: str) -> QueuedCase | None:
@@ -607,8 +606,9 @@ def cases_of(
     """Return cases of the queue in the order of the given ids, without those that are not there."""
     found = dict[str, QueuedCase]()
     for part in parts_of(ids):
-        query = select(queue).where(queue.c.judge == judge, queue.c.case_id.in_(part))
-        found |= {one.case_id: one for one in _cases(connection, query)}
+        query = select(queue).where(of_judge(judge), CASE.case_id.in_(part))
+        for one in read_cases(connection, query):
+            found[one.case_id] = one
     return [found[case_id] for case_id in ids if case_id in found]
 
 
@@ -616,23 +616,27 @@ def ids_with_content(
     connection: Connection, judge: str, content_hash: str
 ) -> list[str]:
     """Return the ids of the cases that hold the same as one with this hash."""
-    same = (queue.c.judge == judge, queue.c.content_hash == content_hash)
-    return list(connection.execute(select(queue.c.case_id).where(*same)).scalars())
+    query = select(CASE.case_id).where(
+        of_judge(judge), CASE.content_hash == content_hash
+    )
+    return list(connection.execute(query).scalars())
 
 
 def measuring_names(connection: Connection, judge: str) -> set[str]:
     """Return the ids and content hashes of the cases that are held out, which are never taught."""
-    held_out = (queue.c.judge == judge, queue.c.held_out == 1)
-    query = select(queue.c.case_id, queue.c.content_hash).where(*held_out)
-    return {name for row in connection.execute(query) for name in row}
+    query = select(CASE.case_id, CASE.content_hash).where(of_judge(judge), HELD_OUT)
+    names = set[str]()
+    for row in connection.execute(query):
+        names.update(row)
+    return names
 
 
 def versions_in_view(connection: Connection, judge: str) -> set[int]:
     """Return the versions with a memory that have a judgment on a queued case."""
-    query = select(queue.c.version).where(queue.c.judge == judge).distinct()
     # A version whose memory was empty had nothing of it in view.
-    taught = query.where(queue.c.version != func.coalesce(queue.c.first_version, 0))
-    return set(connection.execute(taught).scalars())
+    taught = CASE.version != func.coalesce(CASE.first_version, 0)
+    query = select(CASE.version).where(of_judge(judge), taught).distinct()
+    return set(connection.execute(query).scalars())
 
 
 def turned_unanswered(
@@ -643,55 +647,51 @@ def turned_unanswered(
     Cases that are held out come by chance alone: if they were chosen by how their verdict changed,
     they would measure nothing.
     """
-    answered = exists().where(of_person(judge, person), reviews.c.state == "answered")
-    query = select(queue.c.case_id, queue.c.first_value, queue.c.verdict)
-    query = query.where(queue.c.judge == judge, ~answered, queue.c.held_out == 0)
-    query = query.where(queue.c.version != queue.c.first_version)
-    rows = connection.execute(query.order_by(queue.c.number).limit(most))
-    return [
-        row.case_id
-        for row in rows
-        if value_text(row.first_value)[:VERDICT_LENGTH] != row.verdict
-    ]
+    answered = exists().where(of_person(judge, person), ANSWERED)
+    is_later = CASE.version != CASE.first_version
+    query = select(CASE.case_id, CASE.first_value, CASE.verdict)
+    query = query.where(of_judge(judge), ~answered, NOT_HELD_OUT, is_later)
+    turned = list[str]()
+    for row in connection.execute(query.order_by(CASE.number).limit(most)):
+        if _verdict_text(row.first_value) != row.verdict:
+            turned.append(row.case_id)
+    return turned
 
 
 def progress_of(connection: Connection, judge: str, person: str) -> Progress:
     """Return how far a person is with the queue of a judge."""
-    wants = _given(judge) < _needed(answers_wanted(connection, judge))
-    wanting = (
-        select(func.count()).select_from(queue).where(queue.c.judge == judge, wants)
-    )
+    own = of_person(judge, person)
+    wanting = select(func.count()).select_from(queue)
+    wanting = wanting.where(of_judge(judge), _given(judge) < _needed(connection, judge))
     # A person cannot take up a skipped case again if it has its answers from others by now.
-    skipped = wanting.where(
-        exists().where(of_person(judge, person), reviews.c.state == "skipped")
-    )
-    waiting = wanting.where(
-        ~exists().where(of_person(judge, person), reviews.c.state != "undone")
-    )
+    skipped = wanting.where(exists().where(own, SAID.state == "skipped"))
+    waiting = wanting.where(~exists().where(own, COME_TO))
     query = select(
-        func.count(case((reviews.c.state == "answered", 1))).label("answered"),
-        func.count(case((reviews.c.state == "unclear", 1))).label("unclear"),
-        func.count(case((reviews.c.state == "answered", reviews.c.rationale))).label(
-            "explained"
-        ),
+        _count_where(ANSWERED).label("answered"),
+        _count_where(SAID.state == "unclear").label("unclear"),
+        _count_where(ANSWERED, SAID.rationale).label("explained"),
         skipped.scalar_subquery().label("skipped"),
         waiting.scalar_subquery().label("waiting"),
     )
-    own = (reviews.c.judge == judge, reviews.c.person == person)
-    row = connection.execute(query.where(*own)).one()
+    query = query.where(said_by(judge, person))
+    row = connection.execute(query).one()
     return Progress(**row._mapping)  # SQLAlchemy's public name for it
+
+
+def _count_where(condition: ColumnElement[bool], what: Any = 1) -> ColumnElement[int]:
+    return func.count(case((condition, what)))
 
 
 def counts_of(connection: Connection, judge: str) -> Counts:
     """Return how many cases a queue has, are judged, and are answered by somebody."""
-    answered = select(func.count(reviews.c.case_id.distinct()))
-    answered = answered.where(reviews.c.judge == judge, reviews.c.state == "answered")
+    answered = select(func.count(SAID.case_id.distinct()))
+    answered = answered.where(said_of(judge), ANSWERED)
     query = select(
         func.count().label("total"),
-        func.count(queue.c.judgment).label("judged"),
+        func.count(CASE.judgment).label("judged"),
         answered.scalar_subquery().label("answered"),
     )
-    row = connection.execute(query.where(queue.c.judge == judge)).one()
+    row = connection.execute(query.where(of_judge(judge))).one()
     return Counts(**row._mapping)
 
 
@@ -717,56 +717,56 @@ def list_cases(
         most: How many at most.
     """
     given = _given(judge.name)
-    query = select(queue, given.label("given")).where(queue.c.judge == judge.name)
-    query = query.where(queue.c.number > after).order_by(queue.c.number).limit(most)
+    query = select(queue, given.label("given"))
+    query = query.where(of_judge(judge.name), CASE.number > after)
     conditions = {
         "open": given == 0,
         "answered": given > 0,
-        "disputed": queue.c.disputed == 1,
-        "measuring": queue.c.held_out == 1,
-        "failed": queue.c.problem.is_not(None),
+        "disputed": CASE.disputed == 1,
+        "measuring": HELD_OUT,
+        "failed": CASE.problem.is_not(None),
     }
     if state in conditions:
         query = query.where(conditions[state])
     if batch:
-        query = query.where(queue.c.added_at == batch)
+        query = query.where(CASE.added_at == batch)
     if text:
-        found = find_cases(connection, judge, text, most=_AT_ONCE)
-        query = query.where(queue.c.case_id.in_([example.id for example in found]))
-    return [
-        ListedCase(case=read_row(QueuedCase, queue, row), answers=row.given)
-        for row in connection.execute(query)
-    ]
+        found = find_cases(connection, judge, text, most=AT_ONCE)
+        query = query.where(CASE.case_id.in_([example.id for example in found]))
+    listed = list[ListedCase]()
+    for row in connection.execute(query.order_by(CASE.number).limit(most)):
+        queued = read_row(QueuedCase, queue, row)
+        listed.append(ListedCase(case=queued, answers=row.given))
+    return listed
 
 
 def list_batches(connection: Connection, judge: str) -> list[Batch]:
     """Return what was added at once, the latest first."""
-    answered = func.count(case((_given(judge) > 0, 1)))
     query = select(
-        queue.c.added_at,
-        func.max(queue.c.origin).label("origin"),
+        CASE.added_at,
+        func.max(CASE.origin).label("origin"),
         func.count().label("total"),
-        answered.label("answered"),
+        _count_where(_given(judge) > 0).label("answered"),
     )
-    query = query.where(queue.c.judge == judge).group_by(queue.c.added_at)
-    latest = query.order_by(queue.c.added_at.desc()).limit(_MOST_FOUND)
+    query = query.where(of_judge(judge)).group_by(CASE.added_at)
+    latest = query.order_by(CASE.added_at.desc()).limit(_MOST_FOUND)
     batches = list[Batch]()
     seen = Counter[tuple[str | None, str]]()
     for row in reversed(connection.execute(latest).all()):
-        minute = row.added_at[:_MINUTE]
-        seen[row.origin, minute] += 1
-        number = seen[row.origin, minute]
-        batches.append(Batch(**row._mapping, number=number))
+        alike = (row.origin, row.added_at[:_MINUTE])
+        seen[alike] += 1
+        batches.append(Batch(**row._mapping, number=seen[alike]))
     return batches[::-1]
 
 
 def waiting_to_measure(connection: Connection, judge: str, person: str) -> int:
     """Return how many cases that are held out a person has not seen."""
-    seen = exists().where(of_person(judge, person), reviews.c.state != "undone")
-    waiting = select(func.count()).where(
-        queue.c.judge == judge, queue.c.held_out == 1, ~seen
-    )
+    seen = exists().where(of_person(judge, person), COME_TO)
+    waiting = select(func.count()).where(of_judge(judge), HELD_OUT, ~seen)
     return int(connection.execute(waiting).scalar_one())
+
+
+# -- search ----------------------------------------------------------------------------------------
 
 
 def find_cases(
@@ -777,25 +777,17 @@ def find_cases(
         finder = Finder(text)
     except InputError:  # nothing in it is visible
         return []
-    query = select(type_coerce(queue.c.example, Text)).where(
-        queue.c.judge == judge.name
-    )
     cases = dict[str, Example]()
-    for row in connection.execute(query.order_by(queue.c.number)).scalars():
+    query = select(type_coerce(CASE.example, Text)).where(of_judge(judge.name))
+    for row in connection.execute(query.order_by(CASE.number)).scalars():
         # Most rows need not be read. JSON writes a backslash as two.
         if "\\" in text or finder.holds(row):
             queued = Example.from_dict(from_json(row))
             cases[queued.id] = queued
-    cases |= {known.example.id: known.example for known in judge.memory.cases}
+    for known in judge.memory.cases:
+        cases[known.example.id] = known.example
     found = list[Example]()
     for example in cases.values():
         if len(found) < most and finder.within(list(example.content.values())):
             found.append(example)
     return found
-
-
-def parts_of(values: Iterable[T], size: int = _AT_ONCE) -> Iterator[list[T]]:
-    """Yield the values in parts, each as long as one statement takes."""
-    rest = list(values)
-    for start in range(0, len(rest), size):
-        yield rest[start : start + size]

@@ -1,12 +1,14 @@
-"""What an erasure in the registry does to the server's tables, in the same transaction, and what it reads there.
+"""What an erasure in the registry does to the server's tables, in the same transaction.
 
-A row about a case, or about what somebody said of it, goes with the case or with that feedback. Another case's row
-stays, without a model's words that repeat the erased text. Work of the judge loses what it was given and what it gave.
+A row about a case, or about what somebody said of it, goes with the case or with that feedback.
+Another case's row stays, without a model's words that repeat the erased text. Work of the judge
+loses what it was given and what it gave.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import cache
 from typing import Any, Final
 
 import msgspec
@@ -35,7 +37,8 @@ ERASED: Final = "an erasure took what this was to work on; ask again, with what 
 """Why work failed that an erasure took its arguments from."""
 _GONE = "(erased)"
 _SENTENCE = 500  # characters: longer texts name no key in passing
-_LABEL = 2  # words: a verdict of so few may be a choice of the judge's type, and is nobody's words
+_LABEL = 2
+"""Words: a verdict of so few may be a choice of the judge's type, and is nobody's words."""
 _OF_CASES = frozenset(
     ("inputs", "outputs", "expectations", "conversation", "trace", "value", "rationale")
 )
@@ -45,7 +48,9 @@ _NAMES_OF_OTHERS: Mapping[str, str | None] = {
     "overruled_by": _GONE,
     "overruled_for": _GONE,
 }
-"""Columns that name people other than whoever answered, with what stands there when the name has gone."""
+"""Columns that name others than whoever answered, with what takes the place of a name."""
+_WRITTEN = ("problem", "reference")
+"""What of a receipt others may have written; the rest are its own fixed words."""
 
 
 class ServerTables:
@@ -55,26 +60,26 @@ class ServerTables:
 
     def passages(self, connection: Connection, judge: str) -> Iterator[Passage]:
         """Read every case and comment of a judge; of work, those that its JSON values copy."""
-        cases = select(queue.c.case_id, _written_as(queue.c.example).label("example"))
-        for row in connection.execute(cases.where(queue.c.judge == judge)):
-            content = [list(from_json(row.example).values())]
-            yield Passage(id=row.case_id, source=None, content=content)
+        cases = select(queue.c.case_id, _written_as(queue.c.example))
+        of_judge = cases.where(queue.c.judge == judge)
+        for case_id, example in connection.execute(of_judge):
+            content = [list(from_json(example).values())]
+            yield Passage(id=case_id, source=None, content=content)
         for row in connection.execute(select(reviews).where(reviews.c.judge == judge)):
             yield _passage(row)
         work = select(jobs.c.arguments, jobs.c.result).where(jobs.c.judge == judge)
         for row in connection.execute(work):
-            yield from _copies([row.arguments, row.result])
+            yield from _copies(list(row))
 
     def forget(self, connection: Connection, receipt: Receipt, residue: Residue) -> int:
         """Remove what is erased, and what repeats it; return how many rows were touched."""
+        versions = {one.number for one in receipt.versions if one.guidelines}
         touched = forget_judgments(
             connection,
             receipt.judge,
             guidelines=receipt.guidelines,
             cases=residue.cases | {key.id for key in residue.keys},
-            versions={
-                version.number for version in receipt.versions if version.guidelines
-            },
+            versions=versions,
         )
         holds = _reader(residue)
         for table in (queue, reviews):
@@ -86,11 +91,11 @@ class ServerTables:
     def words(self, connection: Connection) -> Iterator[Words]:
         """Read every text of people and of judged systems, decoded."""
         for table in (people, queue, reviews, jobs):
+            columns = [column for column in table.c if column.info]
             for row in connection.execute(select(table)):
                 judge = row.judge if "judge" in table.c else None
-                for column in table.c:
-                    if column.info:
-                        yield from _words(table, column, judge, row)
+                for column in columns:
+                    yield from _words(table, column, judge, row)
 
 
 TABLES = ServerTables()
@@ -117,28 +122,29 @@ def _passage(row: Row[Any]) -> Passage:
 def _words(
     table: Table, column: Column[Any], judge: str | None, row: Row[Any]
 ) -> Iterator[Words]:
-    """Yield the texts of a column; of a receipt what others may have written, for the rest are its own fixed words."""
+    """Yield the texts of a column; of a receipt what others may have written."""
     value = row._mapping[column]  # SQLAlchemy's public name for it
     if column is jobs.c.result and row.kind == "erase":
-        value = _written(row)
+        value = _written(value)
     if isinstance(value, Example | Judgment):
         value = value.to_dict()
-    kind = column.info["memalign"]
+    place = f"{table.name}.{column.name}"
     for text in texts_in(value):
-        is_long = kind == "sentence" and len(text) > _SENTENCE
-        place = f"{table.name}.{column.name}"
-        yield Words(
-            place=place, judge=judge, text=text, kind="field" if is_long else kind
-        )
+        kind = column.info["memalign"]
+        if kind == "sentence" and len(text) > _SENTENCE:
+            kind = "field"
+        yield Words(place=place, judge=judge, text=text, kind=kind)
 
 
-def _written(row: Row[Any]) -> dict[str, Any]:
-    result = row.result if row.kind == "erase" and row.result else {}
-    return {name: result[name] for name in ("problem", "reference") if name in result}
+def _written(receipt: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {name: receipt[name] for name in _WRITTEN if receipt and name in receipt}
 
 
 def _copies(value: Any) -> Iterator[Passage]:
-    """Yield the cases, and words on cases, that a JSON value repeats: objects with an id and a field of a case."""
+    """Yield the cases, and words on cases, that a JSON value repeats.
+
+    They are objects with an id and a field of a case.
+    """
     for part in values_in(value):
         if not isinstance(part, dict) or _OF_CASES.isdisjoint(part):
             continue
@@ -146,9 +152,7 @@ def _copies(value: Any) -> Iterator[Passage]:
         if not isinstance(case_id, str):
             continue
         source = part.get("source")
-        content = [
-            field for name, field in part.items() if name not in ("id", "source")
-        ]
+        content = [one for name, one in part.items() if name not in ("id", "source")]
         yield Passage(id=case_id, source=None, content=content, copy=True)
         if isinstance(source, str):
             yield Passage(id=case_id, source=source, content=content, copy=True)
@@ -164,64 +168,67 @@ def _forget_rows(
     residue: Residue,
     holds: Callable[[str], bool],
 ) -> int:
-    """Delete what was said of erased cases and by erased keys; of the other rows empty what repeats it."""
-    own = [
-        column.label(f"own_{number}") for number, column in enumerate(table.primary_key)
-    ]
+    """Delete what was said of erased cases and by erased keys.
+
+    Of the other rows what repeats it is emptied.
+    """
+    emptied = _emptied(table)
+    own = list(table.primary_key)
     person = [table.c.person] if table is reviews else []
-    read = [
-        _written_as(column).label(f"read_{column.name}") for column in _emptied(table)
-    ]
-    columns = [*own, table.c.case_id.label("of_case"), *person, *read]
+    columns = [column.label(f"own_{place}") for place, column in enumerate(own)]
+    columns += [table.c.case_id.label("of_case"), *person]
+    columns += [_written_as(column).label(f"read_{column.name}") for column in emptied]
     touched = 0
     for row in connection.execute(select(*columns).where(table.c.judge == judge)).all():
-        blank = _blank(table, row, residue, holds)
+        blank = _blank(emptied, row, residue, holds)
         goes = row.of_case in residue.cases
         if table is reviews:
             goes = goes or FeedbackKey(row.of_case, row.person) in residue.keys
         if goes or blank:
-            this = (
-                column == row[number] for number, column in enumerate(table.primary_key)
-            )
+            this = and_(*(column == row[place] for place, column in enumerate(own)))
             change = delete(table) if goes else update(table).values(blank)
-            connection.execute(change.where(and_(*this)))
+            connection.execute(change.where(this))
             touched += 1
     return touched
 
 
 def _emptied(table: Table) -> list[Column[Any]]:
-    """Return the columns that are emptied, and not their row deleted: words in passing, and names of others."""
-    passing = [
-        column for column in table.c if column.info.get("memalign") == "sentence"
-    ]
-    return [
-        *passing,
-        *(column for column in table.c if column.name in _NAMES_OF_OTHERS),
-    ]
+    """Return the columns that are emptied, and not their row deleted.
+
+    They hold words in passing, or names of others.
+    """
+    passing = list[Column[Any]]()
+    naming = list[Column[Any]]()
+    for column in table.c:
+        if column.info.get("memalign") == "sentence":
+            passing.append(column)
+        elif column.name in _NAMES_OF_OTHERS:
+            naming.append(column)
+    return passing + naming
 
 
 def _blank(
-    table: Table, row: Row[Any], residue: Residue, holds: Callable[[str], bool]
+    columns: Collection[Column[Any]],
+    row: Row[Any],
+    residue: Residue,
+    holds: Callable[[str], bool],
 ) -> dict[str, Any]:
     """Return what takes the place of what a row repeats, by the column."""
     blank: dict[str, Any] = {}
-    for column in _emptied(table):
+    for column in columns:
         text = getattr(row, f"read_{column.name}")
         if column.name in _NAMES_OF_OTHERS:
             if _is_name(residue, text):
                 blank[column.name] = _NAMES_OF_OTHERS[column.name]
-        elif any(
-            map(
-                holds,
-                texts_in(from_json(text) if isinstance(column.type, Json) else text),
-            )
-        ):
+            continue
+        value = from_json(text) if isinstance(column.type, Json) else text
+        if any(map(holds, texts_in(value))):
             blank[column.name] = None
     return blank
 
 
 def _forget_work(connection: Connection, receipt: Receipt, residue: Residue) -> None:
-    """Take all texts from the judge's work; work that erases here gets the receipt, without names."""
+    """Take all texts from the judge's work; what erases here gets the receipt, without names."""
     own = jobs.c.judge == receipt.judge
     erases = jobs.c.kind == "erase"
     emptied = update(jobs).where(own, ~erases)
@@ -233,19 +240,21 @@ def _forget_work(connection: Connection, receipt: Receipt, residue: Residue) -> 
         this = update(jobs).where(jobs.c.id == row.id)
         if _is_name(residue, row.asked_by):
             connection.execute(this.values(asked_by=_GONE))
-        texts = [name for name, text in _written(row).items() if _holds(residue, text)]
+        written = _written(row.result) if row.kind == "erase" else {}
+        texts = [name for name, text in written.items() if _holds(residue, text)]
         if texts:
-            connection.execute(
-                this.values(result=row.result | dict.fromkeys(texts, _GONE))
-            )
+            result = row.result | dict.fromkeys(texts, _GONE)
+            connection.execute(this.values(result=result))
 
 
 def _leave_team(connection: Connection, judge: str) -> None:
-    """Take those out of the team who leave it with what the running job erases; their sessions go with them."""
-    erases = (jobs.c.judge == judge, jobs.c.kind == "erase", jobs.c.state == "running")
-    for arguments in connection.execute(
-        select(jobs.c.arguments).where(*erases)
-    ).scalars():
+    """Take those out of the team who leave it with what the running job erases.
+
+    Their sessions go with them.
+    """
+    query = select(jobs.c.arguments).where(jobs.c.judge == judge)
+    query = query.where(jobs.c.kind == "erase", jobs.c.state == "running")
+    for arguments in connection.execute(query).scalars():
         delete_members(connection, (arguments or {}).get("leaves") or ())
 
 
@@ -257,29 +266,34 @@ def forget_judgments(
     cases: Collection[str],
     versions: Collection[int],
 ) -> int:
-    """Drop judgments whose prompt held one of these guidelines or cases, which wait to be judged again: how many.
+    """Drop judgments whose prompt held one of these guidelines or cases; they are judged again.
 
-    A model may have repeated in its reasons what it was shown, in words that no search would find. A judgment names the
-    guidelines that applied; its prompt held all of its version, and `versions` are those that had one of these.
+    A model may have repeated in its reasons what it was shown, in words that no search would find.
+    A judgment names the guidelines that applied; its prompt held all of its version.
+
+    Args:
+        connection: The transaction.
+        judge: The judge.
+        guidelines: The guidelines that go.
+        cases: The cases that go.
+        versions: The versions that had one of the guidelines.
+
+    Returns:
+        How many judgments were dropped.
     """
-    rules, examples, count = set(guidelines), set(cases), 0
-    empty: dict[str, Any] = {"judgment": None, "verdict": None, "version": None}
-    judged = (queue.c.judge == judge, queue.c.judgment.is_not(None))
-    written = select(
-        queue.c.number, _written_as(queue.c.judgment).label("text"), queue.c.version
-    )
-    for row in connection.execute(written.where(*judged)).all():
-        shown = msgspec.json.decode(row.text, type=_Shown)
-        applied = {
-            *shown.guideline_ids,
-            *(finding.guideline for finding in shown.findings),
-        }
-        of_version = bool(rules) and (row.version is None or row.version in versions)
+    rules = set(guidelines)
+    examples = set(cases)
+    count = 0
+    empty = dict.fromkeys(("judgment", "verdict", "version"))
+    written = select(queue.c.number, _written_as(queue.c.judgment), queue.c.version)
+    judged = written.where(queue.c.judge == judge, queue.c.judgment.is_not(None))
+    for number, text, version in connection.execute(judged).all():
+        shown = msgspec.json.decode(text, type=_Shown)
+        of_version = bool(rules) and (version is None or version in versions)
         by_model = of_version and shown.decided_by != "expert"
-        if by_model or rules & applied or examples & set(shown.example_ids):
-            connection.execute(
-                update(queue).where(queue.c.number == row.number).values(empty)
-            )
+        if by_model or rules & shown.applied or examples & set(shown.example_ids):
+            own = update(queue).where(queue.c.number == number)
+            connection.execute(own.values(empty))
             count += 1
     return count
 
@@ -296,20 +310,30 @@ class _Shown(msgspec.Struct):
     findings: list[_Finding] = []
     decided_by: str = ""
 
+    @property
+    def applied(self) -> set[str]:
+        """Return the guidelines that applied."""
+        found = {finding.guideline for finding in self.findings}
+        return found.union(self.guideline_ids)
+
 
 def _written_as(column: Any) -> Any:
-    """A column of JSON as the text that the table keeps: most rows need not be made into cases and judgments."""
+    """Return a column of JSON as the text that the table keeps.
+
+    Most rows need not be made into cases and judgments.
+    """
     return type_coerce(column, Text())
 
 
 def _reader(residue: Residue) -> Callable[[str], bool]:
-    """Return the function that says whether a text repeats what is erased; most texts come many times."""
-    known: dict[str, bool] = {}
+    """Return the function that says whether a text repeats what is erased.
 
+    Most texts come many times.
+    """
+
+    @cache
     def holds(text: str) -> bool:
-        if text not in known:
-            known[text] = _holds(residue, text)
-        return known[text]
+        return _holds(residue, text)
 
     return holds
 
@@ -321,6 +345,6 @@ def _is_name(residue: Residue, name: str | None) -> bool:
 
 def _holds(residue: Residue, text: str) -> bool:
     """Return whether a text repeats what is erased, be it in passing."""
-    return residue.copied(text) or (
-        len(text) <= _SENTENCE and residue.in_sentence(text)
-    )
+    if residue.copied(text):
+        return True
+    return len(text) <= _SENTENCE and residue.in_sentence(text)

@@ -1,4 +1,4 @@
-"""What the tables hold, as frozen values: each row is read once, and a misspelt column is a type error."""
+"""What the tables hold, as frozen values: a row is read once, a misspelt column is a type error."""
 
 from __future__ import annotations
 
@@ -189,7 +189,8 @@ class Member:
 class Job:
     """Long work: how far it is, and what it gave. `done` of `total` steps of `phase` are finished.
 
-    Reviewers see of a `result` only what gives away no verdict or answer on a case that may wait for them.
+    Reviewers see of a `result` only what gives away no verdict or answer on a case that may wait
+    for them.
     """
 
     id: str

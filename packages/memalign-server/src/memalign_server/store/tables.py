@@ -44,8 +44,8 @@ CASE_ID = {"memalign": "id"}
 class JudgeKey(TypeDecorator[str]):
     """A judge: its number in the database, and its name in this package's code.
 
-    A name may be given again after its judge is deleted, and the number never is. A name that no judge has becomes
-    NULL: it finds no row, and no row can be written for it.
+    A name may be given again after its judge is deleted, and the number never is. A name that no
+    judge has becomes NULL: it finds no row, and no row can be written for it.
     """
 
     impl = Integer
@@ -76,11 +76,11 @@ class Json(TypeDecorator[Any]):
     cache_ok = True
 
     def process_bind_param(self, value: Any, dialect: object) -> str | None:
-        """As it is kept."""
+        """Return the value as it is kept."""
         return None if value is None else to_json(value)
 
     def process_result_value(self, value: str | None, dialect: object) -> Any:
-        """As it is used."""
+        """Return the value as it is used."""
         return from_json(value)
 
 
@@ -91,11 +91,11 @@ class Flag(TypeDecorator[bool]):
     cache_ok = True
 
     def process_bind_param(self, value: Any, dialect: object) -> int | None:
-        """As it is kept."""
+        """Return the value as it is kept."""
         return None if value is None else int(value)
 
     def process_result_value(self, value: int | None, dialect: object) -> bool | None:
-        """As it is used."""
+        """Return the value as it is used."""
         return None if value is None else bool(value)
 
 
@@ -109,11 +109,11 @@ class Struct(Json):
         self.struct = struct
 
     def process_bind_param(self, value: Any, dialect: object) -> str | None:
-        """As it is kept."""
+        """Return the value as it is kept."""
         return None if value is None else to_json(value.to_dict())
 
     def process_result_value(self, value: str | None, dialect: object) -> Any:
-        """As it is used."""
+        """Return the value as it is used."""
         return None if value is None else self.struct.from_dict(from_json(value))
 
 
@@ -147,14 +147,15 @@ def later(seconds: float) -> str:
 
 
 def to_json(value: object) -> str:
-    """`value` as the tables keep it."""
+    """Return a value as the tables keep it."""
     return whole(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
 
 
 def whole(text: str) -> str:
-    """Return a text that UTF-8 and every database can hold: half a surrogate pair and the character 0 are U+FFFD.
+    """Return a text that UTF-8 and every database can hold.
 
-    Two halves that stand together become the character that they are halves of.
+    Half a surrogate pair and the character 0 become U+FFFD, and two halves that stand together the
+    character that they are halves of.
     """
     if text.isascii() and "\0" not in text:
         return text

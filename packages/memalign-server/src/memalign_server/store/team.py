@@ -1,16 +1,21 @@
-"""The people of the team with their links and sessions, as rows. A secret is kept as its SHA-256 alone."""
+"""The people of the team with their links and sessions, as rows.
+
+A secret is kept as its SHA-256 alone.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, delete, insert, select, update
+from sqlalchemy import Connection, Select, delete, insert, select, update
 
 from memalign.keys import name_key
 from memalign_server.problems import Refused
 from memalign_server.store.rows import Member, read_row
 from memalign_server.store.tables import later, new_id, now, people, sessions
+
+_MEMBERS = select(people)
 
 
 def has_people(connection: Connection) -> bool:
@@ -20,54 +25,63 @@ def has_people(connection: Connection) -> bool:
 
 def list_people(connection: Connection) -> list[Member]:
     """Return everybody, by name."""
-    rows = connection.execute(select(people).order_by(people.c.name_key))
+    rows = connection.execute(_MEMBERS.order_by(people.c.name_key))
     return [read_row(Member, people, row) for row in rows]
 
 
-def _member(connection: Connection, *conditions: ColumnElement[bool]) -> Member | None:
-    row = connection.execute(select(people).where(*conditions)).first()
+def _member(connection: Connection, query: Select[Any]) -> Member | None:
+    row = connection.execute(query).first()
     return None if row is None else read_row(Member, people, row)
 
 
 def member_of_name(connection: Connection, name: str) -> Member | None:
     """Return who has a name that reads the same, or None."""
-    return _member(connection, people.c.name_key == name_key(name))
+    key = name_key(name)
+    return _member(connection, _MEMBERS.where(people.c.name_key == key))
 
 
 def member_of_subject(connection: Connection, subject: str) -> Member | None:
     """Return whom an OpenID provider knows by this subject, or None."""
-    return _member(connection, people.c.subject == subject)
+    return _member(connection, _MEMBERS.where(people.c.subject == subject))
 
 
 def member_of_link(connection: Connection, digest: str) -> Member | None:
     """Return whom a link is for, while it is good."""
-    return _member(connection, people.c.link == digest, people.c.link_until >= now())
+    is_good = people.c.link_until >= now()
+    return _member(connection, _MEMBERS.where(people.c.link == digest, is_good))
 
 
 def member_of_session(connection: Connection, digest: str) -> Member | None:
     """Return whose session it is, or None if it has ended."""
-    good = (sessions.c.digest == digest, sessions.c.expires_at >= now())
-    query = select(people).join(sessions, sessions.c.person == people.c.id).where(*good)
-    row = connection.execute(query).first()
-    return None if row is None else read_row(Member, people, row)
+    is_good = sessions.c.expires_at >= now()
+    query = _MEMBERS.join(sessions, sessions.c.person == people.c.id)
+    return _member(connection, query.where(sessions.c.digest == digest, is_good))
 
 
 def insert_member(connection: Connection, name: str, role: str) -> str:
     """Add somebody; return the id of their row."""
-    person = new_id()
-    row = {"id": person, "name": name, "name_key": name_key(name), "role": role}
-    connection.execute(insert(people).values(**row, created_at=now()))
-    return person
+    row = {
+        "id": new_id(),
+        "name": name,
+        "name_key": name_key(name),
+        "role": role,
+        "created_at": now(),
+    }
+    connection.execute(insert(people).values(row))
+    return row["id"]
 
 
 def change_member(connection: Connection, person: str, **values: str | None) -> bool:
     """Change somebody's row; return whether it is there."""
     own = update(people).where(people.c.id == person)
-    return bool(connection.execute(own.values(**values)).rowcount)
+    return connection.execute(own.values(**values)).rowcount > 0
 
 
 def delete_members(connection: Connection, ids: Collection[str]) -> int:
-    """Take people out of the team, with their links and sessions; return how many there were.
+    """Take people out of the team, with their links and sessions.
+
+    Returns:
+        How many there were.
 
     Raises:
         InputError: The team has an owner, and none would be left.
@@ -78,22 +92,22 @@ def delete_members(connection: Connection, ids: Collection[str]) -> int:
 
 
 def check_team_keeps_owner(connection: Connection, leaving: Collection[str]) -> None:
-    """Raise InputError if the team has an owner, and none would be left without these people, by id."""
-    owners = set(
-        connection.execute(
-            select(people.c.id).where(people.c.role == "owner")
-        ).scalars()
-    )
+    """Check that the team would have an owner without these people, by their ids.
+
+    Raises:
+        InputError: The team has an owner, and none would be left.
+    """
+    query = select(people.c.id).where(people.c.role == "owner")
+    owners = set(connection.execute(query).scalars())
     if owners and owners.issubset(leaving):
         raise Refused("the team needs an owner: add another one first")
 
 
 def use_link(connection: Connection, digest: str) -> bool:
     """Use a link up; return whether it was there, and nobody was quicker."""
-    taking = (
-        update(people).where(people.c.link == digest).values(link=None, link_until=None)
-    )
-    return connection.execute(taking).rowcount == 1
+    own = update(people).where(people.c.link == digest)
+    taken = connection.execute(own.values(link=None, link_until=None))
+    return taken.rowcount == 1
 
 
 def insert_session(
@@ -101,12 +115,8 @@ def insert_session(
 ) -> None:
     """Keep a session for somebody, and no session that has ended."""
     connection.execute(delete(sessions).where(sessions.c.expires_at < now()))
-    row: dict[str, Any] = {
-        "digest": digest,
-        "person": person,
-        "expires_at": later(seconds),
-    }
-    connection.execute(insert(sessions).values(**row))
+    row = {"digest": digest, "person": person, "expires_at": later(seconds)}
+    connection.execute(insert(sessions).values(row))
 
 
 def delete_session(connection: Connection, digest: str) -> None:

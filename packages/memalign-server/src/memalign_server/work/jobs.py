@@ -13,6 +13,7 @@ import logging
 import threading
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from memalign.errors import MemalignError, RegistryError
@@ -46,17 +47,20 @@ class Jobs:
     def __init__(
         self, store: Store, registry: Registry, *, kinds: Mapping[str, Kind] = KINDS
     ) -> None:
-        self.store, self._registry, self._kinds = store, registry, kinds
+        self.store = store
+        self._registry = registry
+        self._kinds = kinds
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._progress: dict[
-            str, tuple[str, int, int]
-        ] = {}  # of running jobs: phase, done, total
+        # Of running jobs: phase, done, total.
+        self._progress: dict[str, tuple[str, int, int]] = {}
 
     def start(
         self, kind: str, judge: str, arguments: Mapping[str, Any], *, asked_by: str
     ) -> Job:
-        """Ask for work of a kind on a judge, with arguments as JSON values; it begins as soon as it may.
+        """Ask for work of a kind on a judge, which begins as soon as it may.
+
+        The arguments are JSON values.
 
         Raises:
             JudgeNotFound: No judge has the name.
@@ -73,7 +77,7 @@ class Jobs:
         task.add_done_callback(self._tasks.discard)
 
     def find(self, job: str, *, result: bool = True) -> Job | None:
-        """Return a job by its id; without its `result`, which may be large, to see how far it is."""
+        """Return a job by its id; without its `result`, which may be large, if that is enough."""
         with self.store.read() as connection:
             found = jobs.find_job(connection, job, result=result)
         return None if found is None else self._with_progress(found)
@@ -88,7 +92,7 @@ class Jobs:
         return [self._with_progress(job) for job in found]
 
     def receipts(self, judge: str) -> list[Job]:
-        """Return the erasures of a judge that have a receipt, the newest first; `result` is the receipt."""
+        """Return the erasures of a judge that have a receipt, which is their `result`."""
         with self.store.read() as connection:
             return jobs.receipts_of(connection, judge)
 
@@ -121,7 +125,8 @@ class Jobs:
             self.end(job, "done", result={**receipt, "problem": _UNSEARCHED})
         with self.store.write() as connection:
             jobs.fail_undone(connection, _STOPPED)
-        self._places, self._loop = asyncio.Semaphore(_AT_ONCE), asyncio.new_event_loop()
+        self._places = asyncio.Semaphore(_AT_ONCE)
+        self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(
             target=self._loop.run_forever, name="memalign-jobs", daemon=True
         )
@@ -129,9 +134,10 @@ class Jobs:
 
     def close(self) -> None:
         """Stop what is under way, and wait for what cannot be stopped half way."""
-        loop, self._loop = self._loop, None
+        loop = self._loop
         if loop is None:
             return
+        self._loop = None
 
         async def stop() -> None:
             for task in self._tasks:
@@ -147,7 +153,8 @@ class Jobs:
 
     async def _run(self, job: str) -> None:
         """Do one job, and write how it ended."""
-        result, problem = None, None
+        result = None
+        problem = None
         try:
             async with self._places:
                 result = await self._do(job)
@@ -155,18 +162,16 @@ class Jobs:
             problem = _STOPPED
         except (MemalignError, OSError) as error:
             problem = str(error)
-        except Exception as error:  # noqa: BLE001  # a fault of ours: the job must say so, and the log where
+        # A fault of ours: the job must say so, and the log where.
+        except Exception as error:  # noqa: BLE001
             _log.exception("job %s failed", job)
             problem = f"an error of memalign: {type(error).__name__}; the log has more"
         self._progress.pop(job, None)
         state: JobState = "done" if problem is None else "failed"
+        end = partial(self.end, job, state, result=result, problem=problem)
         while True:
             try:
-                return await asyncio.shield(
-                    asyncio.to_thread(
-                        self.end, job, state, result=result, problem=problem
-                    )
-                )
+                return await asyncio.shield(asyncio.to_thread(end))
             except RegistryError:
                 _log.warning(
                     "cannot write how job %s ended; trying again", job, exc_info=True

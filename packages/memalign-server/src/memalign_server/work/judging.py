@@ -1,13 +1,13 @@
 """One job under way, and its judging of the queue.
 
-A case is judged with itself hidden from the judge. Of a case that it was taught it would repeat the expert's label, and
-nobody could see whether the lesson helped.
+A case is judged with itself hidden from the judge. Of a case that it was taught it would repeat the
+expert's label, and nobody could see whether the lesson helped.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,17 +42,20 @@ async def judge_hidden(judge: Judge, examples: Sequence[Example]) -> list[Judgme
 
     So the model is asked every time.
     """
-    pairs = [(judge.without_case(example), example) for example in examples]
-    others = [example for hiding, example in pairs if hiding is judge]
-    runs = [judge.ajudge_many(others)] if others else []
-    runs += [
-        hiding.ajudge_many([example])
-        for hiding, example in pairs
-        if hiding is not judge
-    ]
-    judgments = {
-        judgment.id: judgment for run in await asyncio.gather(*runs) for judgment in run
-    }
+    unknown = list[Example]()
+    runs = list[Awaitable[Sequence[Judgment]]]()
+    for example in examples:
+        hiding = judge.without_case(example)
+        if hiding is judge:
+            unknown.append(example)
+        else:
+            runs.append(hiding.ajudge_many([example]))
+    if unknown:
+        runs.append(judge.ajudge_many(unknown))
+    judgments = dict[str, Judgment]()
+    for run in await asyncio.gather(*runs):
+        for judgment in run:
+            judgments[judgment.id] = judgment
     return [judgments[example.id] for example in examples]
 
 
@@ -60,13 +63,10 @@ async def useful_ranks(
     useful: Usefulness, judged: Sequence[tuple[Example, Judgment]]
 ) -> dict[str, float]:
     """Return how useful an answer on each case is, by its id, in the order of `memalign next`."""
-    rated = [
-        (example, judgment) for example, judgment in judged if judgment.error is None
-    ]
+    rated = [pair for pair in judged if pair[1].error is None]
     scores = await useful(rated) if rated else []
-    return {
-        example.id: score for (example, _), score in zip(rated, scores, strict=True)
-    }
+    ids = (example.id for example, _ in rated)
+    return dict(zip(ids, scores, strict=True))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,9 +88,8 @@ class Work:
 
     async def latest(self) -> tuple[Judge, int]:
         """Return the newest version of the judge, and its number."""
-        version = (await asyncio.to_thread(self.registry.history, self.judge))[
-            -1
-        ].number
+        history = await asyncio.to_thread(self.registry.history, self.judge)
+        version = history[-1].number
         return await asyncio.to_thread(self.registry.load, self.judge, version), version
 
     def unjudged(self) -> list[Example]:
@@ -101,50 +100,56 @@ class Work:
     async def judge_cases(
         self, judge: Judge, version: int, examples: Iterable[Example]
     ) -> list[Judgment]:
-        """Judge cases and keep the judgments as they come; a case that fails says so and does not stop the rest.
+        """Judge cases and keep the judgments as they come.
 
-        What a version says is not kept once something was erased from it, because it may repeat that: InputError.
+        A case that fails says so and does not stop the rest.
+
+        Raises:
+            InputError: Something was erased from this version meanwhile: what it says is not kept,
+                because it may repeat that.
         """
-        judgments, waiting, useful = list[Judgment](), list(examples), Usefulness(judge)
-        while waiting:
-            part, waiting = waiting[:_AT_ONCE], waiting[_AT_ONCE:]
+        cases = list(examples)
+        judgments = list[Judgment]()
+        useful = Usefulness(judge)
+        for start in range(0, len(cases), _AT_ONCE):
+            part = cases[start : start + _AT_ONCE]
             new = await judge_hidden(judge, part)
             pairs = list(zip(part, new, strict=True))
             ranks = await useful_ranks(useful, pairs)
-            with self.store.write(
-                "", self.judge
-            ) as connection:  # by its name no erasure of the judge runs beside this
+            # By its name no erasure of the judge runs beside this.
+            with self.store.write("", self.judge) as connection:
                 if is_redacted(connection, self.judge, version):
                     raise Refused(ERASED)
                 store_judgments(connection, judge, version, pairs, ranks)
             judgments += new
-            self.progress("judging", len(judgments), len(judgments) + len(waiting))
+            self.progress("judging", len(judgments), len(cases))
         return judgments
 
     async def judge_again(
-        self, judge: Judge, version: int, *, blank: Sequence[Example] = ()
+        self, judge: Judge, version: int, *, blank: Iterable[Example] = ()
     ) -> int:
-        """Have a new version judge what people see next, what measures it, what it was taught, and what is blank.
+        """Have a new version judge what people see next, what measures it, and what it was taught.
 
-        What it has judged already is not judged twice: a server may be killed meanwhile. Returns how many cases could
-        not be judged, because the model failed.
+        What it has judged already is not judged twice: a server may be killed meanwhile.
+
+        Args:
+            judge: The new version.
+            version: Its number.
+            blank: Cases to be judged, too.
+
+        Returns:
+            How many cases could not be judged, because the model failed.
         """
+        name = judge.name
         with self.store.read() as connection:
-            ahead = cases_ahead(connection, judge.name, n=AHEAD)
-            measuring = latest_answered(
-                connection, judge.name, held_out=True, most=HELD_OUT
-            )
-            teaching = latest_answered(
-                connection, judge.name, held_out=False, most=AGAIN
-            )
-        behind = (
-            case
-            for case in (*ahead, *measuring, *teaching)
-            if case.judgment is None or case.is_behind(version)
-        )
-        cases = {
-            example.id: example
-            for example in (*(case.example for case in behind), *blank)
-        }
+            seen = cases_ahead(connection, name, n=AHEAD)
+            seen += latest_answered(connection, name, held_out=True, most=HELD_OUT)
+            seen += latest_answered(connection, name, held_out=False, most=AGAIN)
+        cases = dict[str, Example]()
+        for case in seen:
+            if case.judgment is None or case.is_behind(version):
+                cases[case.case_id] = case.example
+        for example in blank:
+            cases[example.id] = example
         judgments = await self.judge_cases(judge, version, cases.values())
         return sum(judgment.error is not None for judgment in judgments)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from memalign import Judge
 from memalign.align import AlignResult
 from memalign.errors import MemalignError
 from memalign.keys import same_person
-from memalign.types import Example, FeedbackKey
+from memalign.memory import Memory
+from memalign.types import Example, FeedbackKey, Judgment
+from memalign.values import Value
 from memalign_server.erase.service import erase
 from memalign_server.learned.service import cases_for_trial, rephrased
 from memalign_server.learned.teaching import Lesson, lessons_of, mark_taught, overruled
@@ -18,6 +20,7 @@ from memalign_server.review.disputes import refresh_disputes
 from memalign_server.review.service import overrule, withdraw
 from memalign_server.store.cases import add_cases, cases_ahead, versions_in_view
 from memalign_server.store.erasing import forget_judgments
+from memalign_server.store.rows import QueuedCase
 from memalign_server.work.judging import AHEAD, Work, judge_hidden
 
 __all__ = ["KINDS", "Kind"]
@@ -28,86 +31,83 @@ _TRIED_AT_ONCE = 4
 """Cases between two notes of a trial: each is a dot that fills on the page."""
 
 
+# -- learning and forgetting -----------------------------------------------------------------------
+
+
 async def align(work: Work) -> dict[str, Any]:
-    """Learn `feedback`, a list of rows; none: what is pending. The new version judges again, as after a teaching."""
-    rows, skip = (
-        tuple(work.arguments.get("feedback") or ()),
-        bool(work.arguments.get("skip_invalid")),
-    )
+    """Learn `feedback`, a list of rows; without any, what is pending.
+
+    The new version judges again, as after a teaching.
+    """
+    rows = tuple(work.arguments.get("feedback") or ())
+    skip = bool(work.arguments.get("skip_invalid"))
     result = await work.registry.aalign(
         work.judge, rows, skip_invalid=skip, **work.options()
     )
-    return await _learned(work, result)
+    return await _judged_again(work, result)
 
 
-async def _learned(work: Work, result: AlignResult) -> dict[str, Any]:
+async def _judged_again(
+    work: Work, result: AlignResult, blank: Sequence[Example] = ()
+) -> dict[str, Any]:
     """Have what a judge has become judge again; `failed` cases could not be judged."""
-    failed = await work.judge_again(result.judge, result.version or 0)
+    version = result.version or 0
+    failed = await work.judge_again(result.judge, version, blank=blank)
     return {**result.to_dict(), "summary": result.summary, "failed": failed}
 
 
 async def unalign(work: Work) -> dict[str, Any]:
-    """Forget the feedback that `keys` and `source` name, from the next version on, and judge again what that changes.
+    """Forget the feedback that `keys` and `source` name, and judge again what that changes.
 
-    Guidelines of `keep` stay: their wording is a person's who keeps it. With `words` the verdicts of the feedback stay
-    answers, without their words. Of people other than `by`, who asks, everything stays that they said: it is out of
-    force, by that choice, and what `holder` said holds instead.
+    It is forgotten from the next version on. Guidelines of `keep` stay: their wording is a person's
+    who keeps it. With `words` the verdicts of the feedback stay answers, without their words. Of
+    people other than `by`, who asks, everything stays that they said: it is out of force, by that
+    choice, and what `holder` said holds instead.
     """
-    keys, source = tuple(work.arguments.get("keys") or ()), work.arguments.get("source")
-    keep, words = (
-        tuple(work.arguments.get("keep") or ()),
-        bool(work.arguments.get("words")),
-    )
+    given = work.arguments
+    by = given.get("by")
     before, _ = await work.latest()
     result = await work.registry.aunalign(
-        work.judge, *keys, source=source, keep=keep, **work.options()
+        work.judge,
+        *(given.get("keys") or ()),
+        source=given.get("source"),
+        keep=tuple(given.get("keep") or ()),
+        **work.options(),
     )
-    by = work.arguments.get("by")
-    others = [
-        key
-        for key in result.removed
-        if by is not None and not same_person(key.source, by)
-    ]
-    said = [note for note in map(before.memory.annotation, others) if note is not None]
+    others = _of_others(result.removed, by)
+    said = list(filter(None, map(before.memory.annotation, others)))
+    own = set(result.removed).difference(others)
+    words = bool(given.get("words"))
+    holder = given.get("holder") or ""
     with work.store.write() as connection:
-        withdraw(
-            connection,
-            work.judge,
-            set(result.removed).difference(others),
-            words_only=words,
-        )
-        overrule(
-            connection,
-            work.judge,
-            said,
-            by=by or "",
-            holder=work.arguments.get("holder") or "",
-        )
-        rules, cases = (
-            {rule.id for rule in result.forgotten},
-            {key.id for key in result.removed},
-        )
-        versions = versions_in_view(connection, work.judge)
+        withdraw(connection, work.judge, own, words_only=words)
+        overrule(connection, work.judge, said, by=by or "", holder=holder)
         forget_judgments(
-            connection, work.judge, guidelines=rules, cases=cases, versions=versions
+            connection,
+            work.judge,
+            guidelines={rule.id for rule in result.forgotten},
+            cases={key.id for key in result.removed},
+            versions=versions_in_view(connection, work.judge),
         )
-    failed = await work.judge_again(
-        result.judge, result.version or 0, blank=work.unjudged()
-    )
-    return {
-        **result.to_dict(),
-        "summary": result.summary,
-        "failed": failed,
-        "overruled": len(said),
-    }
+    judged = await _judged_again(work, result, work.unjudged())
+    return {**judged, "overruled": len(said)}
+
+
+def _of_others(keys: Iterable[FeedbackKey], by: str | None) -> list[FeedbackKey]:
+    """Return the keys of people other than the one who asks; none if nobody does."""
+    if by is None:
+        return []
+    return [key for key in keys if not same_person(key.source, by)]
 
 
 async def teach(work: Work) -> dict[str, Any]:
-    """Teach the judge all answers that count; then have the new version judge what comes next, and what was answered.
+    """Teach the judge all answers that count.
 
-    Without anything to learn there is no new version, and only what an older one judged is judged again. Answers that
-    changed meanwhile, and those that the judge cannot learn, stay untaught. Where the model answered nothing, and all
-    waits, the job fails: the answers are kept, and teaching again takes them up.
+    Then have the new version judge what comes next, and what was answered. Without anything to
+    learn there is no new version, and only what an older one judged is judged again. Answers that
+    changed meanwhile, and those that the judge cannot learn, stay untaught. Where the model
+    answered nothing, and all waits, the job fails: the answers are kept, and teaching again takes
+    them up.
     """
     judge, version = await work.latest()
     with work.store.write() as connection:
@@ -121,9 +121,25 @@ async def teach(work: Work) -> dict[str, Any]:
     if wrong:
         await work.registry.aunalign(work.judge, *wrong, **work.options())
         mark_taught(work.store, work.judge, dict.fromkeys(wrong, 0))
-    verdicts = {
-        one.feedback.id: one.verdict for one in lessons if one.verdict is not None
-    }
+    result = await _learn(work, lessons)
+    taught = _taught(lessons, result)
+    mark_taught(work.store, work.judge, taught)
+    _check_answered(result, taught, judge.memory)
+    judged = await _judged_again(work, result)
+    return {**judged, "lessons": len(lessons)}
+
+
+async def _learn(work: Work, lessons: Sequence[Lesson]) -> AlignResult:
+    """Have the judge learn lessons.
+
+    Raises:
+        MemalignError: A locked case came out wrong. Nothing was committed: the answers stay
+            untaught, and are taught again.
+    """
+    verdicts: dict[str, Judgment] = {}
+    for lesson in lessons:
+        if lesson.verdict is not None:
+            verdicts[lesson.feedback.id] = lesson.verdict
     result = await work.registry.aalign(
         work.judge,
         [lesson.feedback for lesson in lessons],
@@ -131,17 +147,19 @@ async def teach(work: Work) -> dict[str, Any]:
         own_verdicts=verdicts,
         **work.options(),
     )
-    if (
-        result.broken
-    ):  # nothing was committed: the answers stay untaught, and are taught again
+    if result.broken:
         raise MemalignError("; ".join(map(str, result.broken)))
-    taught = _taught(lessons, result)
-    mark_taught(work.store, work.judge, taught)
+    return result
+
+
+def _check_answered(
+    result: AlignResult, taught: Mapping[FeedbackKey, int], before: Memory
+) -> None:
+    """Check that the model answered something. Raises MemalignError."""
     waiting = dict(result.pending)
-    tried = taught.keys() | {annotation.key for annotation in judge.memory.pending}
+    tried = {annotation.key for annotation in before.pending}.union(taught)
     if tried and tried <= waiting.keys():
         raise MemalignError(waiting[min(tried)])
-    return {**await _learned(work, result), "lessons": len(lessons)}
 
 
 def _taught(lessons: Sequence[Lesson], result: AlignResult) -> dict[FeedbackKey, int]:
@@ -155,25 +173,31 @@ def _taught(lessons: Sequence[Lesson], result: AlignResult) -> dict[FeedbackKey,
 
 
 async def refresh(work: Work) -> dict[str, Any]:
-    """Judge again what people see next and what they answered, after a person has changed the judge by hand."""
+    """Judge again what people see next and what they answered.
+
+    This is for a judge that a person has changed by hand.
+    """
     return {"failed": await work.judge_again(*await work.latest())}
+
+
+# -- a trial ---------------------------------------------------------------------------------------
 
 
 async def trial(work: Work) -> dict[str, Any]:
     """Try `text` as the wording of a `guideline` on cases that `person` answered: which are right.
 
-    The judge of now is asked only where it has not judged a case since it became what it is. The result has the wording
-    again, and a `problem` where the model did not answer: nothing that was typed is lost.
+    The judge of now is asked only where it has not judged a case since it became what it is. The
+    result has the wording again, and a `problem` where the model did not answer: nothing that was
+    typed is lost.
     """
-    wording, person = (
-        {name: work.arguments[name] for name in ("guideline", "text")},
-        work.arguments["person"],
-    )
+    person = work.arguments["person"]
+    guideline = work.arguments["guideline"]
+    wording = {"guideline": guideline, "text": work.arguments["text"]}
     judge, version = await work.latest()
     reworded = rephrased(judge, **wording, by=person)
     with work.store.read() as connection:
-        answered = cases_for_trial(connection, judge, person, wording["guideline"])
-    outcomes, agree = list[dict[str, Any]](), judge.value_type.agree
+        answered = cases_for_trial(connection, judge, person, guideline)
+    outcomes = list[dict[str, Any]]()
     work.progress("trying", 0, len(answered))
     for start in range(0, len(answered), _TRIED_AT_ONCE):
         part = answered[start : start + _TRIED_AT_ONCE]
@@ -184,39 +208,65 @@ async def trial(work: Work) -> dict[str, Any]:
         )
         if all(judgment.error for judgment in after):
             return {**wording, "cases": [], "problem": after[0].error}
-        verdicts = {judgment.id: judgment for judgment in before}
-        for (case, value), now in zip(part, after, strict=True):
-            was = verdicts.get(case.case_id, case.judgment)
-            if was is not None and was.value is not None and now.value is not None:
-                right = {"was": agree(was.value, value), "now": agree(now.value, value)}
-                outcomes.append({"id": case.case_id, **right})
+        outcomes += _outcomes(judge, part, before, after)
         work.progress("trying", start + len(part), len(answered))
     return {**wording, "cases": outcomes, "problem": None}
 
 
-async def queue(work: Work) -> dict[str, Any]:
-    """Judge every case of the queue that is not judged, the `first` one before the others; and what comes next.
+def _outcomes(
+    judge: Judge,
+    answered: Sequence[tuple[QueuedCase, Value]],
+    before: Iterable[Judgment],
+    after: Iterable[Judgment],
+) -> list[dict[str, Any]]:
+    """Return which cases the judge gets right with its old wording and with the new one."""
+    agree = judge.value_type.agree
+    verdicts = {judgment.id: judgment for judgment in before}
+    outcomes = list[dict[str, Any]]()
+    for (case, value), now in zip(answered, after, strict=True):
+        was = verdicts.get(case.case_id, case.judgment)
+        if was is None or was.value is None or now.value is None:
+            continue
+        outcomes.append(
+            {
+                "id": case.case_id,
+                "was": agree(was.value, value),
+                "now": agree(now.value, value),
+            }
+        )
+    return outcomes
 
-    The result repeats the counts of an `arrival`.
+
+# -- the queue -------------------------------------------------------------------------------------
+
+
+async def queue(work: Work) -> dict[str, Any]:
+    """Judge every case of the queue that is not judged, the `first` one before the others.
+
+    What comes next is judged, too. The result repeats the counts of an `arrival`.
     """
     judged = await _judge_queue(work, *await work.latest())
     return judged | (work.arguments.get("arrival") or {})
 
 
 async def pull(work: Work) -> dict[str, Any]:
-    """Put the newest `most` traces of the MLflow `experiment` at `uri` in the queue, and judge every case there."""
+    """Put the newest `most` traces of the MLflow `experiment` at `uri` in the queue.
+
+    Every case there is judged.
+    """
     work.progress("reading", 0, 0)
     # Here, because it takes seconds, and not everybody has MLflow.
     from memalign.integrations.mlflow import cases_of_experiment
 
+    experiment = work.arguments["experiment"]
     judge, version = await work.latest()
-    source = {
-        "tracking_uri": work.arguments["uri"],
-        "most": work.arguments["most"],
-        "progress": work.progress,
-    }
     pulled = await asyncio.to_thread(
-        cases_of_experiment, work.arguments["experiment"], judge.fields, **source
+        cases_of_experiment,
+        experiment,
+        judge.fields,
+        tracking_uri=work.arguments["uri"],
+        most=work.arguments["most"],
+        progress=work.progress,
     )
     with work.store.write() as connection:
         arrival = add_cases(
@@ -224,7 +274,7 @@ async def pull(work: Work) -> dict[str, Any]:
             work.judge,
             pulled.examples,
             memory=judge.memory,
-            origin=work.arguments["experiment"],
+            origin=experiment,
         )
     judged = await _judge_queue(work, judge, version)
     rest = {"skipped": pulled.skipped, "more": pulled.more}
@@ -235,20 +285,21 @@ async def _judge_queue(work: Work, judge: Judge, version: int) -> dict[str, Any]
     """Judge every case of the queue that is not judged, and what comes next where that is old."""
     with work.store.read() as connection:
         ahead = cases_ahead(connection, work.judge, n=AHEAD)
-    old: dict[str, Example] = {
-        case.case_id: case.example for case in ahead if case.is_behind(version)
-    }
+    old: dict[str, Example] = {}
+    for case in ahead:
+        if case.is_behind(version):
+            old[case.case_id] = case.example
     cases = [*work.unjudged(), *old.values()]
     # The first one waits in somebody's foot.
     cases.sort(key=lambda case: case.id != work.arguments.get("first"))
     judgments = await work.judge_cases(judge, version, cases)
-    # A case that keeps its older verdict is not one that could not be judged.
-    problems = [
-        judgment.error
-        for judgment in judgments
-        if judgment.error is not None and judgment.id not in old
-    ]
-    judged = sum(judgment.error is None for judgment in judgments)
+    judged = 0
+    problems = list[str]()
+    for judgment in judgments:
+        if judgment.error is None:
+            judged += 1
+        elif judgment.id not in old:  # it keeps its older verdict
+            problems.append(judgment.error)
     return {
         "judged": judged,
         "failed": len(problems),
