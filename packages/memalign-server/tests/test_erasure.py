@@ -777,3 +777,18 @@ def nobody_shows(owner: TestClient, jobs_of_before: list[str]) -> None:
         assert owner.get(f"/api/v1/judges/other/jobs/{job}").status_code == 404
         for path in (f"jobs/{job}", f"learned?job={job}"):
             assert owner.get(f"/judges/other/{path}").status_code in (404, 422), path
+
+
+def test_a_file_that_is_named_after_the_person_loses_its_name(site: Site) -> None:
+    put_in(site.client, CASES[:1])
+    sheet = "id,inputs,outputs\nlate,Where is it?,Soon.\n"
+    site.client.post(
+        "/judges/tone/setup/cases",
+        files={"file": ("Okafor june.csv", sheet)},
+        data={"what": "cases"},
+    )
+    wait(site.client)
+    assert "Okafor june.csv" in site.client.get("/judges/tone/cases").text
+    site.erased(matching="Okafor", whole="true")
+    assert site.nowhere("okafor")
+    assert "late" in {case.id for case in site.judgments()}

@@ -76,7 +76,7 @@ class UploadResult(BaseModel):
     added: int = 0
     repeated: int = 0
     changed: int = 0
-    names: str = Field("", max_length=500)
+    names: str = Field(default="", max_length=500)
     kept: int = 0
     dropped: int = 0
     batch: str = ""

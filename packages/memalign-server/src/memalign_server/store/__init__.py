@@ -42,7 +42,7 @@ class Store(Database):
         event.listen(self.engine, "before_cursor_execute", _whole_texts, retval=True)
         with self.write() as connection:
             metadata.create_all(connection)
-            secret = connection.execute(_SECRET).scalar()
+            secret = connection.scalar(_SECRET)
             if secret is None:
                 secret = secrets.token_hex(32)
                 connection.execute(
@@ -104,7 +104,7 @@ class Store(Database):
                 f"{self.url} is gone; put it back, and start the server again"
             )
         with self.read() as connection:
-            secret = connection.execute(_SECRET).scalar()
+            secret = connection.scalar(_SECRET)
             connection.execute(select(judges_table.c.id).limit(1)).first()
         if secret is None or bytes.fromhex(secret) != self.secret:
             raise RegistryError(

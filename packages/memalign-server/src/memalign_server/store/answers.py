@@ -185,7 +185,7 @@ def people_who_answered(connection: Connection, judge: str | None = None) -> lis
     query = select(SAID.person).distinct()
     if judge is not None:
         query = query.where(said_of(judge))
-    return list(connection.execute(query).scalars())
+    return list(connection.scalars(query))
 
 
 def all_answers(connection: Connection, judge: str) -> list[Answer]:
@@ -257,7 +257,7 @@ def previous_case(
         # All are earlier than one that waits.
         query = query.where(func.coalesce(earlier, true()))
     latest_first = query.order_by(SAID.created_at.desc())
-    return connection.execute(latest_first.limit(1)).scalar()
+    return connection.scalar(latest_first.limit(1))
 
 
 def seen_until(connection: Connection, judge: str, person: str, case_id: str) -> int:
@@ -300,7 +300,7 @@ def disputed_for(connection: Connection, judge: str, person: str) -> list[str]:
     """
     unchosen = and_(_VERDICT, SAID.kept_revision != SAID.revision)
     query = _disputed(judge).join(reviews, of_person(judge, person)).where(unchosen)
-    return list(connection.execute(query.order_by(SAID.updated_at)).scalars())
+    return list(connection.scalars(query.order_by(SAID.updated_at)))
 
 
 def disputed_for_owner(
@@ -316,7 +316,7 @@ def disputed_for_owner(
     several = query.correlate(queue).scalar_subquery() > 1
     # Most cases wait for somebody and are not read.
     waiting = _disputed(judge).where(several).order_by(CASE.number)
-    return list(connection.execute(waiting).scalars())
+    return list(connection.scalars(waiting))
 
 
 def settlements(
@@ -427,7 +427,7 @@ def busiest(connection: Connection, judge: str) -> str | None:
     """Return who gave the most verdicts, or None."""
     query = select(SAID.person).where(said_of(judge), _VERDICT).group_by(SAID.person)
     query = query.order_by(func.count().desc(), SAID.person)
-    return connection.execute(query.limit(1)).scalar()
+    return connection.scalar(query.limit(1))
 
 
 def agreements_with(

@@ -420,7 +420,7 @@ def answers_wanted(connection: Connection, judge: str) -> int:
     """Return how many people's answers a case of a judge wants."""
     query = select(judge_settings.c.answers_wanted)
     own = query.where(judge_settings.c.judge == judge)
-    return int(connection.execute(own).scalar() or 1)
+    return int(connection.scalar(own) or 1)
 
 
 def set_answers_wanted(connection: Connection, judge: str, wanted: int) -> None:
@@ -551,7 +551,7 @@ def _since_held_out(
         select(CASE.held_out).join(reviews, and_(own, COME_TO)).where(of_judge(judge))
     )
     seen = seen.order_by(SAID.created_at.desc()).limit(ONE_IN - 1)
-    latest = list(connection.execute(seen).scalars())
+    latest = list(connection.scalars(seen))
     return latest.index(True) if True in latest else len(latest)
 
 
@@ -562,7 +562,7 @@ def cases_ahead(connection: Connection, judge: str, *, n: int) -> list[QueuedCas
     """
     answering = select(SAID.person).where(said_of(judge)).distinct()
     coming = dict[int, QueuedCase]()
-    for person in (*connection.execute(answering).scalars().all(), ""):
+    for person in (*connection.scalars(answering), ""):
         for ahead in next_cases(connection, judge, person, n=n):
             coming[ahead.number] = ahead
     return [coming[number] for number in sorted(coming)]
@@ -580,7 +580,7 @@ def first_case(connection: Connection, judge: str) -> QueuedCase | None:
 def unjudged(connection: Connection, judge: str) -> list[Example]:
     """Return the cases without a judgment, in their order."""
     query = select(CASE.example).where(of_judge(judge), CASE.judgment.is_(None))
-    return list(connection.execute(query.order_by(CASE.number)).scalars())
+    return list(connection.scalars(query.order_by(CASE.number)))
 
 
 def latest_answered(
@@ -619,7 +619,7 @@ def ids_with_content(
     query = select(CASE.case_id).where(
         of_judge(judge), CASE.content_hash == content_hash
     )
-    return list(connection.execute(query).scalars())
+    return list(connection.scalars(query))
 
 
 def measuring_names(connection: Connection, judge: str) -> set[str]:
@@ -636,7 +636,7 @@ def versions_in_view(connection: Connection, judge: str) -> set[int]:
     # A version whose memory was empty had nothing of it in view.
     taught = CASE.version != func.coalesce(CASE.first_version, 0)
     query = select(CASE.version).where(of_judge(judge), taught).distinct()
-    return set(connection.execute(query).scalars())
+    return set(connection.scalars(query))
 
 
 def turned_unanswered(
@@ -779,7 +779,7 @@ def find_cases(
         return []
     cases = dict[str, Example]()
     query = select(type_coerce(CASE.example, Text)).where(of_judge(judge.name))
-    for row in connection.execute(query.order_by(CASE.number)).scalars():
+    for row in connection.scalars(query.order_by(CASE.number)):
         # Most rows need not be read. JSON writes a backslash as two.
         if "\\" in text or finder.holds(row):
             queued = Example.from_dict(from_json(row))

@@ -18,7 +18,6 @@ from sqlalchemy import (
     Row,
     Table,
     Text,
-    and_,
     delete,
     select,
     type_coerce,
@@ -175,8 +174,8 @@ def _forget_rows(
     emptied = _emptied(table)
     own = list(table.primary_key)
     person = [table.c.person] if table is reviews else []
-    columns = [column.label(f"own_{place}") for place, column in enumerate(own)]
-    columns += [table.c.case_id.label("of_case"), *person]
+    columns: list[Any] = [table.c.case_id.label("of_case"), *person]
+    columns += [column.label(f"own_{place}") for place, column in enumerate(own)]
     columns += [_written_as(column).label(f"read_{column.name}") for column in emptied]
     touched = 0
     for row in connection.execute(select(*columns).where(table.c.judge == judge)).all():
@@ -185,9 +184,12 @@ def _forget_rows(
         if table is reviews:
             goes = goes or FeedbackKey(row.of_case, row.person) in residue.keys
         if goes or blank:
-            this = and_(*(column == row[place] for place, column in enumerate(own)))
+            same = [
+                column == getattr(row, f"own_{place}")
+                for place, column in enumerate(own)
+            ]
             change = delete(table) if goes else update(table).values(blank)
-            connection.execute(change.where(this))
+            connection.execute(change.where(*same))
             touched += 1
     return touched
 
@@ -254,7 +256,7 @@ def _leave_team(connection: Connection, judge: str) -> None:
     """
     query = select(jobs.c.arguments).where(jobs.c.judge == judge)
     query = query.where(jobs.c.kind == "erase", jobs.c.state == "running")
-    for arguments in connection.execute(query).scalars():
+    for arguments in connection.scalars(query):
         delete_members(connection, (arguments or {}).get("leaves") or ())
 
 

@@ -133,7 +133,7 @@ def end_job(
 def undone_receipts(connection: Connection) -> dict[str, dict[str, Any]]:
     """Return the receipts of erasures that a server before this one did not end, by the job."""
     query = select(jobs.c.id, jobs.c.result).where(_UNDONE, jobs.c.result.is_not(None))
-    return dict(connection.execute(query).tuples().all())
+    return {row.id: row.result for row in connection.execute(query)}
 
 
 def fail_undone(connection: Connection, problem: str) -> None:

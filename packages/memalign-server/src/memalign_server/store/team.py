@@ -98,7 +98,7 @@ def check_team_keeps_owner(connection: Connection, leaving: Collection[str]) -> 
         InputError: The team has an owner, and none would be left.
     """
     query = select(people.c.id).where(people.c.role == "owner")
-    owners = set(connection.execute(query).scalars())
+    owners = set(connection.scalars(query))
     if owners and owners.issubset(leaving):
         raise Refused("the team needs an owner: add another one first")
 
