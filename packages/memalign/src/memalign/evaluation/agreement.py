@@ -183,12 +183,15 @@ class Evaluation:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the figures and cases as plain JSON values."""
-        plain = {one.name: getattr(self, one.name) for one in fields(self)}
-        del plain["judgments"], plain["rows"]
+        plain: dict[str, Any] = {}
+        for one in fields(self):
+            if one.name not in ("judgments", "rows"):
+                plain[one.name] = getattr(self, one.name)
         plain["disagreements"] = [case.id for case in self.disagreements]
         plain["thresholds"] = self.thresholds
         plain["sentences"] = self.sentences()
-        plain["base"] = None if self.base is None else self.base.to_dict()
+        if self.base is not None:
+            plain["base"] = self.base.to_dict()
         written: dict[str, Any] = msgspec.to_builtins(plain)
         return written
 
@@ -204,10 +207,11 @@ def measure(value_type: ValueType, cases: Cases) -> dict[str, Estimate]:
     figures = {"accuracy": accuracy(scored)}
     if value_type.kind in METRICS:
         name, statistic = METRICS[value_type.kind]
-        columns = (verdicts(scored), labels(scored))
+        said = verdicts(scored)
+        truth = labels(scored)
         groups = clusters(scored)
-        interval = partial(agreement_interval, statistic, *columns, groups)
-        figures[name] = estimate(statistic(*columns), groups, interval)
+        interval = partial(agreement_interval, statistic, said, truth, groups)
+        figures[name] = estimate(statistic(said, truth), groups, interval)
     return figures
 
 
@@ -224,9 +228,14 @@ def evaluation_of(
     """
     kind = judge.value_type
     cases = _scored_cases(kind, labelled, labelled.examples, judgments)
-    taught = _scored_cases(kind, labelled, labelled.taught, judgments)
     scored = with_verdict(cases)
-    listed = kind.labels if len(kind.labels) <= _LISTED_LABELS else ()
+    taught = _scored_cases(kind, labelled, labelled.taught, judgments)
+    seen = None
+    if taught:
+        seen = accuracy(with_verdict(taught))
+    listed = kind.labels
+    if len(listed) > _LISTED_LABELS:
+        listed = ()
     models: dict[str, None] = {}
     answering = set()
     memory_hash = ""
@@ -242,7 +251,7 @@ def evaluation_of(
         unlabelled=labelled.unlabelled,
         taught=len(labelled.taught),
         taught_ids=tuple(example.id for example in labelled.taught),
-        taught_accuracy=accuracy(with_verdict(taught)) if taught else None,
+        taught_accuracy=seen,
         metrics=measure(kind, scored),
         labels=listed,
         confusion=_confusion(listed, scored),
@@ -291,5 +300,6 @@ def _confusion(listed: Sequence[Value], cases: Cases) -> tuple[tuple[int, ...], 
     counts = Counter(zip(labels(cases), verdicts(cases), strict=True))
     rows = []
     for label in listed:
-        rows.append(tuple(counts[label, verdict] for verdict in listed))
+        row = [counts[label, verdict] for verdict in listed]
+        rows.append(tuple(row))
     return tuple(rows)

@@ -70,7 +70,7 @@ def rows_by_person(sources: Iterable[str]) -> Counter[str]:
     """Count how often each person is named, by the first spelling of their name."""
     named = list(sources)
     first = first_spellings(named)
-    return Counter(first[name] for name in named)
+    return Counter(map(first.__getitem__, named))
 
 
 def labels_of_several(cases: Iterable[Sequence[Feedback]]) -> list[list[Value]]:
@@ -171,9 +171,14 @@ def clusters(cases: Cases) -> list[str] | None:
     A case without a group is a group of its own.
     """
     names = []
+    alone = True
     for case in cases:
-        names.append(f"group {case.group}" if case.group else f"case {case.id}")
-    return names if any(case.group for case in cases) else None
+        if case.group:
+            alone = False
+            names.append(f"group {case.group}")
+        else:
+            names.append(f"case {case.id}")
+    return None if alone else names
 
 
 def accuracy(cases: Cases) -> Estimate:

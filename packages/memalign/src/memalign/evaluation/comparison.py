@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from memalign.errors import InputError
 from memalign.evaluation.cases import (
     Cases,
+    ScoredCase,
     accuracy,
     clusters,
     same_value,
@@ -91,29 +92,40 @@ def compare(first: Evaluation | Cases, second: Evaluation | Cases) -> Comparison
     new = [scored[case.id] for case in old]
     if not old:
         raise InputError(f"no case was scored in both; {_SAME_FILE}")
-    changes: dict[str, int] = {}
+    changes = []
+    fixed = []
+    broken = []
     for one, other in zip(old, new, strict=True):
-        if not same_value(one.label, other.label):
-            raise InputError(
-                f"{one.id!r} has label {value_text(one.label)} in the first and "
-                f"{value_text(other.label)} in the second; {_SAME_FILE}"
-            )
-        changes[one.id] = bool(other.correct) - bool(one.correct)
-    difference = estimate_mean(list(changes.values()), clusters(old), paired_interval)
-    fixed = tuple(name for name, change in changes.items() if change > 0)
-    broken = tuple(name for name, change in changes.items() if change < 0)
+        _need_same_label(one, other)
+        change = bool(other.correct) - bool(one.correct)
+        changes.append(change)
+        if change > 0:
+            fixed.append(one.id)
+        elif change < 0:
+            broken.append(one.id)
+    difference = estimate_mean(changes, clusters(old), paired_interval)
     p = mcnemar_exact(len(fixed), len(broken))
+    every = {case.id for case in (*before, *after)}
     return Comparison(
         n=len(old),
-        left_out=len({case.id for case in (*before, *after)}) - len(old),
+        left_out=len(every) - len(old),
         verdict=_verdict(difference, p),
         first=accuracy(old),
         second=accuracy(new),
         difference=difference,
-        fixed=fixed,
-        broken=broken,
+        fixed=tuple(fixed),
+        broken=tuple(broken),
         mcnemar_p=p,
     )
+
+
+def _need_same_label(one: ScoredCase, other: ScoredCase) -> None:
+    """Refuse a case that has another label in the second evaluation."""
+    if not same_value(one.label, other.label):
+        raise InputError(
+            f"{one.id!r} has label {value_text(one.label)} in the first and "
+            f"{value_text(other.label)} in the second; {_SAME_FILE}"
+        )
 
 
 def _verdict(difference: Estimate, p: float) -> Verdict:

@@ -214,8 +214,12 @@ def outcome_of(figure: Estimate, threshold: float) -> Outcome:
 
 def _metric(name: str, kind: ValueType) -> str:
     """Return the full name of a metric of a value type."""
-    metrics = ("accuracy", *METRICS.get(kind.kind, ())[:1])
-    metric = "weighted_kappa" if name == "kappa" and kind.kind == "int" else name
+    metrics = ["accuracy"]
+    if kind.kind in METRICS:
+        metrics.append(METRICS[kind.kind][0])
+    metric = name
+    if name == "kappa" and kind.kind == "int":
+        metric = "weighted_kappa"
     if metric not in metrics:
         raise InputError(f"{kind.spec} has no {name!r}; it has {' and '.join(metrics)}")
     return metric
@@ -240,5 +244,7 @@ def _missing(figure: Estimate, threshold: float, n: int) -> int | None:
     apart = figure.value - threshold
     if apart == 0:
         return None
-    half = max(figure.high - figure.value, figure.value - figure.low)
-    return max(math.ceil(n * (half / apart) ** 2) - n, 1)
+    over = figure.high - figure.value
+    under = figure.value - figure.low
+    times = (max(over, under) / apart) ** 2
+    return max(math.ceil(n * times) - n, 1)

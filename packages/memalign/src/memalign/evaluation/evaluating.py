@@ -83,17 +83,20 @@ async def aevaluate(
     _check(judge, against, repeat, promise)
     if columns is not None:
         labelled = RowSource.of(labelled, columns=columns)
-    cases = LabelledCases.of(judge, labelled, others=[against] if against else [])
+    others = [] if against is None else [against]
+    cases = LabelledCases.of(judge, labelled, others=others)
+    calls = max_cost if isinstance(max_cost, Calls) else Calls(max_cost=max_cost)
     run = _Run(
         cases=cases,
         examples=cases.all_examples if include_taught else cases.unseen_examples,
-        calls=max_cost if isinstance(max_cost, Calls) else Calls(max_cost=max_cost),
+        calls=calls,
         concurrency=concurrency,
         progress=progress,
     )
     files = [judged] if isinstance(judged, str | Path) else list(judged)
     rows = None if on is None else judged_rows(judge, on, on_examples)
-    evaluation = await run.side(judge, _known(judge, files, on, run.examples), out)
+    known = _known(judge, files, on, run.examples)
+    evaluation = await run.side(judge, known, out)
     worth: dict[str, Any] = {}
     if rows is not None:
         worth["traffic"] = traffic_of(judge.value_type, evaluation.cases, *rows)
@@ -105,7 +108,8 @@ async def aevaluate(
         worth["repeated"] = again[0]
         worth["usage"] = evaluation.usage + again[1]
     if against is not None:
-        base = await run.side(against, kept_judgments(against, files, run.examples))
+        known = kept_judgments(against, files, run.examples)
+        base = await run.side(against, known)
         worth["base"] = base
         if base.n and evaluation.n:
             worth["comparison"] = compare(base, evaluation)

@@ -97,7 +97,11 @@ def review_feedback(
     pairable = labels_of_several(cases)
     commented = [row for row in rows if (row.rationale or "").strip()]
     labels = _labels(rows)
-    known = _labels(memory.annotations())
+    taught = _labels(memory.annotations())
+    notes = label_notes(rows, value_type, taught)
+    alpha = None
+    if len(pairable) > 1:
+        alpha = agreement_of_people(pairable, value_type)
     return FeedbackReview(
         rows=len(rows),
         cases=len(cases),
@@ -107,11 +111,11 @@ def review_feedback(
         sources=dict(rows_by_person(row.source for row in rows).most_common()),
         duplicates=tuple(names for names in ids if len(names) > 1),
         conflicts=_conflicts(cases, value_type, memory.authority),
-        alpha=agreement_of_people(pairable, value_type) if len(pairable) > 1 else None,
+        alpha=alpha,
         compared=len(pairable),
         status=None if judge is None else _statuses(memory, rows),
         invalid=tuple(sorted(invalid, key=lambda error: error.line)),
-        notes=(*file.notes, *label_notes(rows, value_type, known)),
+        notes=(*file.notes, *notes),
     )
 
 
@@ -165,9 +169,13 @@ def _ids(case: Sequence[Feedback]) -> tuple[str, ...]:
 def _counts(labels: Iterable[Value], value_type: ValueType | None) -> dict[str, int]:
     """Return the labels with their counts; of bool and choices also those that nobody gave."""
     counts = Counter(map(value_text, labels))
-    if value_type is not None and value_type.kind in ("bool", "choice"):
-        return {name: counts[name] for name in map(value_text, value_type.labels)}
-    return dict(counts.most_common())
+    if value_type is None or value_type.kind not in ("bool", "choice"):
+        return dict(counts.most_common())
+    every = {}
+    for label in value_type.labels:
+        name = value_text(label)
+        every[name] = counts[name]
+    return every
 
 
 def _conflicts(
@@ -189,9 +197,12 @@ def _conflicts(
 
 def _all_alike(values: Sequence[Value], tolerance: float) -> bool:
     """Return whether every two values are the same, by the least and the most or by the first."""
+    if not values:
+        return True
+    first = values[0]
     if any(isinstance(value, str) for value in values):
-        return all(same_value(values[0], value, tolerance) for value in values)
-    return not values or same_value(min(values), max(values), tolerance)
+        return all(same_value(first, value, tolerance) for value in values)
+    return same_value(min(values), max(values), tolerance)
 
 
 def _statuses(memory: Memory, rows: Iterable[Feedback]) -> dict[str, int]:

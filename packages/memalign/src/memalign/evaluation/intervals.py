@@ -141,7 +141,8 @@ def mean_interval(values: Sequence[float], groups: Groups = None) -> Interval | 
         return None
     effect, degrees = design_effect(values, groups)
     mean = float(np.mean(values))
-    error = math.sqrt(effect * float(np.var(values, ddof=1)) / n)
+    variance = float(np.var(values, ddof=1))
+    error = math.sqrt(effect * variance / n)
     half = student_t(LEVEL, degrees or n - 1) * error
     return mean - half, mean + half
 
@@ -208,17 +209,18 @@ def _label_interval(
         commonest = [label for label, _ in Counter(labels).most_common(2)]
         two = [commonest[0], commonest[-1]]
     verdicts, people = zip(*product(two, repeat=2), strict=True)
+    first = [*values, *verdicts]
+    second = [*truth, *people]
     size = max(1, round(len(parts) / len(np.unique(parts))))
-    middle, half = _jackknife(
-        partial(
-            KERNELS[statistic], first=[*values, *verdicts], second=[*truth, *people]
-        ),
-        np.append(np.ones(len(parts)), [size] * 4),
-        np.append(parts, parts.max() + 1 + np.arange(4)),
-    )
+    weights = np.append(np.ones(len(parts)), [size] * 4)
+    places = np.append(parts, parts.max() + 1 + np.arange(4))
+    measure = partial(KERNELS[statistic], first=first, second=second)
+    middle, half = _jackknife(measure, weights, places)
     if half is None:
         return None
-    return max(-1.0, min(value, middle - half)), min(1.0, max(value, middle + half))
+    low = min(value, middle - half)
+    high = max(value, middle + half)
+    return max(-1.0, low), min(1.0, high)
 
 
 def _jackknife(
@@ -238,10 +240,13 @@ def _jackknife(
     every = np.unique(parts)
     count = len(every)
     value = float(measure(weights[None])[0])
-    chunks = np.array_split(every, math.ceil(count * len(parts) / _CELLS))
-    figures = [measure(weights * (parts != chunk[:, None])) for chunk in chunks]
-    away = np.concatenate(figures) - value
-    error = math.sqrt((count - 1) / count * float((away**2).sum()))
+    chunks = math.ceil(count * len(parts) / _CELLS)
+    squares = 0.0
+    for chunk in np.array_split(every, chunks):
+        others = parts != chunk[:, None]
+        away = measure(weights * others) - value
+        squares += float((away**2).sum())
+    error = math.sqrt((count - 1) / count * squares)
     if not math.isfinite(error) or error < 1e-12:
         return value, None
     return value, student_t(LEVEL, count - 1) * error
@@ -278,12 +283,14 @@ def design_effect(
     sizes = np.bincount(codes[:labelled])
     count = int(np.count_nonzero(sizes))
     most = float((sizes**2).sum() / sizes.sum())
-    alone = float((away**2).sum())
     shown = most
+    alone = float((away**2).sum())
     if alone > 0:
-        between = float((np.bincount(codes, away) ** 2).sum())
+        sums = np.bincount(codes, away)
+        between = float((sums**2).sum())
         shown = max(1.0, between / alone * count / (count - 1))
-    return (count * shown + together * most) / (count + together), count - 1
+    effect = (count * shown + together * most) / (count + together)
+    return effect, count - 1
 
 
 def _codes(groups: Sequence[str]) -> Codes:

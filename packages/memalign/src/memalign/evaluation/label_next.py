@@ -168,12 +168,18 @@ async def _ranked(judge: Judge, rated: Rated, n: int) -> tuple[NextCase, ...]:
     apart = np.ones(len(rated))
     chosen = []
     for _ in range(min(n, len(rated))):
-        place = int(np.argmax(worth * apart))
-        score = round(float(worth[place] * apart[place]), 3)
-        reason = _reason(degrees[place])
-        chosen.append(NextCase(id=rated[place][0].id, reason=reason, score=score))
+        products = worth * apart
+        place = int(np.argmax(products))
+        example, _ = rated[place]
+        case = NextCase(
+            id=example.id,
+            reason=_reason(degrees[place]),
+            score=round(float(products[place]), 3),
+        )
+        chosen.append(case)
         worth[place] = -1.0  # a case is chosen once
-        apart = np.minimum(apart, 1 - np.clip(vectors @ vectors[place], 0.0, 1.0))
+        likeness = np.clip(vectors @ vectors[place], 0.0, 1.0)
+        apart = np.minimum(apart, 1 - likeness)
     return tuple(chosen)
 
 
@@ -213,8 +219,10 @@ def _scores(rated: Rated, degrees: Sequence[Degrees]) -> list[float]:
     scores = []
     for (example, _), reasons in zip(rated, degrees, strict=True):
         mean = min(1.0, fmean(reasons.values()))
-        chance = int(example.content_hash[:8], 16) / 16**8
-        scores.append(mean * (1 - _TIE) + _TIE * chance)
+        digits = example.content_hash[:8]
+        chance = int(digits, 16) / 16**8
+        score = mean * (1 - _TIE) + _TIE * chance
+        scores.append(score)
     return scores
 
 

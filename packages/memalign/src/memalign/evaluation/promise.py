@@ -190,28 +190,32 @@ def _unproven(steps: Sequence[Passing], least: float, fewest: int) -> Promise:
     agreed = best.agreement.value or 0.0
     missing = None
     if (best.agreement.high or 1.0) < least:
-        advice = "so that labels alone will not help"
+        advice = ", so that labels alone will not help"
     elif agreed <= least:
-        advice = "which does not tell yet: label more"
+        advice = ", which does not tell yet: label more"
     else:
-        needed = _Z_SQUARED * least * (1 - least) / (agreed - least) ** 2
-        more = (max(needed, _FIRST * fewest) - best.n) / best.share
+        variance = least * (1 - least)
+        needed = _Z_SQUARED * variance / (agreed - least) ** 2
+        passing = max(needed, _FIRST * fewest)
+        more = (passing - best.n) / best.share
         missing = max(1, math.ceil(more))
-        advice = f"about {missing:,} more labels would prove it"
-    stop = ", " if missing is None else "; "
+        advice = f"; about {missing:,} more labels would prove it"
     why = (
         f"at a confidence of {best.at:g} or more people agree in {agreed:.1%} of "
-        f"{best.n} cases{stop}{advice}"
+        f"{best.n} cases{advice}"
     )
     return Promise(least=least, why=why, missing=missing)
 
 
 def binomial_tail(most: int, n: int, share: float) -> float:
     """Return the probability of at most `most` of `n` cases, each with the probability `share`."""
+    yes = math.log(share)
+    no = math.log1p(-share)
     total = 0.0
     for k in range(min(most, n) + 1):
-        ways = math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
-        total += math.exp(ways + k * math.log(share) + (n - k) * math.log1p(-share))
+        rest = n - k
+        ways = math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(rest + 1)
+        total += math.exp(ways + k * yes + rest * no)
     return min(1.0, total)
 
 

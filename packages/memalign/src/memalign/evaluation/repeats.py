@@ -53,8 +53,11 @@ async def repeated(
     """
     scored = {case.id: case for case in with_verdict(cases)}
     drawn = [example for example in examples if example.id in scored]
-    sample = sorted(drawn, key=lambda example: example.content_hash)[:_SAMPLE]
-    rounds = [await ask(sample) for _ in range(times - 1)]
+    drawn.sort(key=lambda example: example.content_hash)
+    sample = drawn[:_SAMPLE]
+    rounds = []
+    for _ in range(times - 1):
+        rounds.append(await ask(sample))
     turned: list[bool] = []
     stopped = ""
     usage = Usage()

@@ -161,8 +161,10 @@ def _agreement(judge: Judge, evaluation: Evaluation, against: str) -> Section:
     by_person = _cases_by_person(evaluation)
     if len(by_person) > 1:
         for person, cases in sorted(by_person.items()):
-            rows.append([f"with {person} alone", *measure(kind, cases).values()])
-    shared = labels_of_several(annotations_by_case(evaluation.rows).values())
+            figures = measure(kind, cases)
+            rows.append([f"with {person} alone", *figures.values()])
+    annotations = annotations_by_case(evaluation.rows)
+    shared = labels_of_several(annotations.values())
     same = _agreement_of_pairs(shared, kind)
     if shared:
         others = [""] * (len(evaluation.metrics) - 1)
@@ -187,8 +189,11 @@ def _cases_by_person(evaluation: Evaluation) -> dict[str, list[ScoredCase]]:
     spelled = first_spellings(row.source for row in evaluation.rows)
     found: dict[str, list[ScoredCase]] = {}
     for case in evaluation.cases:
-        for source, label in labels_by_source(annotations[case.id]).items():
-            found.setdefault(spelled[source], []).append(replace(case, label=label))
+        given = labels_by_source(annotations[case.id])
+        for source, label in given.items():
+            person = spelled[source]
+            own = replace(case, label=label)
+            found.setdefault(person, []).append(own)
     return found
 
 
@@ -207,11 +212,11 @@ def _where_it_errs(
     evaluation: Evaluation, cases: Mapping[str, ReportedCase]
 ) -> Section:
     """Show how labels and verdicts meet, and three cases of each of the commonest errors."""
-    head = ["people ↓ judge →"]
+    names = [value_text(label) for label in evaluation.labels]
+    head = ["people ↓ judge →", *names]
     rows = []
-    for label, counts in zip(evaluation.labels, evaluation.confusion, strict=True):
-        head.append(value_text(label))
-        rows.append([value_text(label), *map(str, counts)])
+    for name, counts in zip(names, evaluation.confusion, strict=True):
+        rows.append([name, *map(str, counts)])
     kinds: dict[str, list[ReportedCase]] = {}
     for wrong in evaluation.disagreements:
         case = cases[wrong.id]
@@ -220,8 +225,11 @@ def _where_it_errs(
             title = f"People say {case.label}, the judge says {case.value}"
         kinds.setdefault(title, []).append(case)
     errors = []
-    for title, alike in sorted(kinds.items(), key=lambda kind: -len(kind[1])):
-        errors.append((f"{title}: {len(alike)}", alike[:_EXAMPLES]))
+    commonest = sorted(kinds, key=lambda title: -len(kinds[title]))
+    for title in commonest:
+        alike = kinds[title]
+        counted = f"{title}: {len(alike)}"
+        errors.append((counted, alike[:_EXAMPLES]))
     lines = say("errors", kinds=len(errors), listed=_ERRORS)
     return Section("Where it errs", lines, head, rows, errors=errors[:_ERRORS])
 
@@ -235,12 +243,18 @@ def _guidelines(judge: Judge, evaluation: Evaluation) -> Section:
     used = sorted(memory.semantic, key=lambda guideline: -applied[guideline.id])
     rows = []
     for guideline in used[:_LISTED]:
-        people = rows_by_person(key.source for key in memory.sources_of(guideline))
+        keys = memory.sources_of(guideline)
+        people = rows_by_person(key.source for key in keys)
         taught_by = []
         for name, count in people.most_common(_EXAMPLES):
             taught_by.append(f"{name} ({count})")
-        times = str(applied[guideline.id])
-        rows.append([guideline.id, guideline.text, ", ".join(taught_by), times])
+        row = [
+            guideline.id,
+            guideline.text,
+            ", ".join(taught_by),
+            str(applied[guideline.id]),
+        ]
+        rows.append(row)
     lines = say("guidelines", count=len(used), listed=_LISTED)
     head = ("", "guideline", "taught by", "applied")
     return Section("What people taught it", lines, head, rows)

@@ -58,11 +58,12 @@ def table_of(evaluation: Evaluation) -> list[str]:
     """Write the figures of an evaluation, one on a line."""
     one = evaluation
     said: dict[str, list[str]] = {}
-    for label, counts in zip(one.labels, one.confusion, strict=True):
-        for verdict, count in zip(one.labels, counts, strict=True):
+    names = [value_text(label) for label in one.labels]
+    for name, counts in zip(names, one.confusion, strict=True):
+        for verdict, count in zip(names, counts, strict=True):
             if count:
-                words = f"{count} {value_text(verdict)}"
-                said.setdefault(value_text(label), []).append(words)
+                words = f"{count} {verdict}"
+                said.setdefault(name, []).append(words)
     total = one.n + one.unscored + one.unlabelled
     return say("table", one=one, total=total, named=_LISTED_IDS, said=said)
 
@@ -127,9 +128,13 @@ def recalls(cases: Cases) -> list[tuple[Value, int, float]]:
     Args:
         cases: Cases with a verdict.
     """
-    commonest = Counter(labels(cases)).most_common(_NAMED)
+    meant = Counter(labels(cases))
     pairs = Counter(zip(labels(cases), verdicts(cases), strict=True))
-    return [(label, n, pairs[label, label] / n) for label, n in commonest]
+    found = []
+    for label, n in meant.most_common(_NAMED):
+        share = pairs[label, label] / n
+        found.append((label, n, share))
+    return found
 
 
 def lean(cases: Cases) -> Lean | None:
@@ -141,9 +146,14 @@ def lean(cases: Cases) -> Lean | None:
     said = Counter(verdicts(cases))
     meant: Counter[Value | None] = Counter(labels(cases))
     label = max(said, key=lambda value: said[value] - meant[value])
-    changes = [(case.value == label) - (case.label == label) for case in cases]
+    changes = []
+    for case in cases:
+        change = (case.value == label) - (case.label == label)
+        changes.append(change)
     more = estimate_mean(changes, clusters(cases), paired_interval)
-    return Lean(label, said[label], meant[label]) if (more.low or 0) > 0 else None
+    if (more.low or 0) <= 0:
+        return None
+    return Lean(label, said[label], meant[label])
 
 
 def mean_error(cases: Cases) -> Estimate:
@@ -168,7 +178,8 @@ def plan_of(evaluation: Evaluation) -> list[str]:
     share = accuracy.value
     half = (accuracy.high - accuracy.low) / 2
     # Above 1 where cases belong together.
-    worth = (half / half_width(share, n)) ** 2
+    wider = half / half_width(share, n)
+    worth = wider**2
     goals = {"half of that": half / 2, "±5 points": 0.05, "±3 points": 0.03}
     more = {}
     for words, goal in goals.items():
@@ -176,7 +187,8 @@ def plan_of(evaluation: Evaluation) -> list[str]:
         def reaches(n: int, goal: float = goal) -> bool:
             return half_width(share, n) <= goal
 
-        more[words] = round(worth * fewest(reaches)) - n
+        needed = worth * fewest(reaches)
+        more[words] = round(needed) - n
     return say("plan", n=n, half=half, goals=more)
 
 

@@ -238,13 +238,16 @@ def _not_at_random(
     """Warn where verdicts on labelled and other rows differ by more than three standard errors."""
     labelled = np.array(_numbers(label, verdicts(cases)))
     rest = np.array(_numbers(label, verdicts(others)))
-    error = math.sqrt(labelled.var() / len(labelled) + rest.var() / len(rest))
-    spread = float(np.append(labelled, rest).std())
-    if abs(labelled.mean() - rest.mean()) <= max(3 * error, spread / 5):
+    here = labelled.mean()
+    there = rest.mean()
+    variance = labelled.var() / len(labelled) + rest.var() / len(rest)
+    spread = np.append(labelled, rest).std()
+    chance = max(3 * math.sqrt(variance), spread / 5)
+    if abs(here - there) <= chance:
         return []
     return [
-        f"by the judge's verdicts, {name} is {labelled.mean():.2f} of labelled and "
-        f"{rest.mean():.2f} of other rows, so the labelled ones do not look drawn at random"
+        f"by the judge's verdicts, {name} is {here:.2f} of labelled and {there:.2f} "
+        "of other rows, so the labelled ones do not look drawn at random"
     ]
 
 
@@ -302,21 +305,26 @@ def corrected_share(
     every = np.array([*judge, *others], dtype=float)
     # The two strata: labelled cases of which the judge does not say it, and says it.
     n = np.bincount(said, minlength=2)
-    inside = np.bincount(said, y, minlength=2) / np.maximum(n, 1)
+    sizes = np.maximum(n, 1)
+    inside = np.bincount(said, y, minlength=2) / sizes
     inside[n == 0] = y.mean()
     share = every.mean()
     weight = np.array([1 - share, share])
     slope = inside[1] - inside[0]
+    wrong = y - inside[said]
     influence = slope * (every - share) / len(every)
-    influence[: len(y)] += (weight / np.maximum(n, 1))[said] * (y - inside[said])
+    influence[: len(y)] += weight[said] / sizes[said] * wrong
     effect, t = _worth(influence, len(y), groups, other_groups)
     parts = np.append(inside, share)
-    ends = _wilson(parts, np.append(n, len(every)) / effect, t)
-    moves = np.append(weight, slope) * (ends - parts)
-    value = float(weight @ inside)
+    worth = np.append(n, len(every)) / effect
+    factors = np.append(weight, slope)
+    moves = factors * (_wilson(parts, worth, t) - parts)
     down = float(np.linalg.norm(moves.min(axis=0)))
     up = float(np.linalg.norm(moves.max(axis=0)))
-    return Estimate(value=value, low=max(0.0, value - down), high=min(1.0, value + up))
+    value = float(weight @ inside)
+    low = max(0.0, value - down)
+    high = min(1.0, value + up)
+    return Estimate(value=value, low=low, high=high)
 
 
 def corrected_mean(
@@ -331,9 +339,11 @@ def corrected_mean(
     every = np.array([*judge, *others], dtype=float)
     said = every[: len(y)]
     slope, start = np.polyfit(said, y, 1)
-    value = float(start + slope * every.mean())
-    influence = slope * (every - every.mean()) / len(every)
-    influence[: len(y)] += (y - start - slope * said) / (len(y) - 1)
+    mean = every.mean()
+    value = float(start + slope * mean)
+    wrong = y - start - slope * said
+    influence = slope * (every - mean) / len(every)
+    influence[: len(y)] += wrong / (len(y) - 1)
     effect, t = _worth(influence, len(y), groups, other_groups)
     half = t * math.sqrt(effect) * float(np.linalg.norm(influence))
     return Estimate(value=value, low=value - half, high=value + half)
@@ -341,9 +351,14 @@ def corrected_mean(
 
 def _wilson(share: Floats, n: Floats, t: float) -> Floats:
     """Return the lower and the upper ends of Wilson's intervals (1927); with no case, 0 and 1."""
-    middle = (n * share + t * t / 2) / (n + t * t)
-    half = t * np.sqrt(n * share * (1 - share) + t * t / 4) / (n + t * t)
-    return np.stack([middle - half, middle + half])
+    added = t * t
+    total = n + added
+    middle = (n * share + added / 2) / total
+    variance = n * share * (1 - share) + added / 4
+    half = t * np.sqrt(variance) / total
+    low = middle - half
+    high = middle + half
+    return np.stack([low, high])
 
 
 def _worth(
