@@ -67,14 +67,12 @@ def _remembered(rows: Iterable[Feedback]) -> Memory:
         if row.example is not None:
             examples.setdefault(row.id, row.example)
             annotations.setdefault(row.id, []).append(Annotation.of(row))
-    names = sorted(examples)
+    known = sorted(examples.values(), key=lambda example: example.id)
     cases = []
-    for name, vector in zip(
-        names, vectors([examples[name] for name in names]), strict=True
-    ):
+    for example, vector in zip(known, vectors(known), strict=True):
         case = Case(
-            example=examples[name],
-            annotations=tuple(annotations[name]),
+            example=example,
+            annotations=tuple(annotations[example.id]),
             vector=vector.tobytes(),
         )
         cases.append(case)
@@ -98,10 +96,10 @@ def _classified(model: Any, features: Callable[[Sequence[Example]], Any]) -> Bas
     """Return a classifier that is fitted to the taught labels, if they are not all alike."""
 
     def judged(taught: Labelled, cases: Sequence[Example]) -> list[Value]:
-        labels = [label for _, label in taught]
+        examples, labels = zip(*taught, strict=True)
         if len(set(labels)) == 1:
             return majority(taught, cases)
-        model.fit(features([case for case, _ in taught]), labels)
+        model.fit(features(examples), labels)
         verdicts: list[Value] = model.predict(features(cases)).tolist()
         return verdicts
 
@@ -112,7 +110,7 @@ def _features(cases: Sequence[Example]) -> Any:
     """Return plain features of each case; those of a pair are one side's less the other's."""
     rows = []
     for case in cases:
-        first, *second = [_of_text(side) for side in _each_side(case.content)]
+        first, *second = map(_of_text, _each_side(case.content))
         rows.append(first - second[0] if second else first)
     return np.array(rows)
 
@@ -124,7 +122,9 @@ def _each_side(content: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         return [content]
     alone: list[Mapping[str, Any]] = []
     for side in SIDES:
-        fields = {name: _one_side(field, side) for name, field in content.items()}
+        fields = {}
+        for name, field in content.items():
+            fields[name] = _one_side(field, side)
         alone.append(fields)
     return alone
 
@@ -139,7 +139,7 @@ def _one_side(field: Any, side: str) -> Any:
 
 def _of_text(content: Mapping[str, Any]) -> Any:
     """Return the length of the outputs, and the shares of their words that other fields have."""
-    length = sum(len(text) for text in words_of("outputs", content["outputs"]))
+    length = sum(map(len, words_of("outputs", content["outputs"])))
     words = _words(content["outputs"])
     shares = []
     for name in ("expectations", "inputs"):

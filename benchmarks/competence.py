@@ -103,22 +103,23 @@ def accuracies(lines: Iterable[Line]) -> dict[Cell, float]:
     right: dict[str, list[bool]] = defaultdict(list)
     for line in lines:
         right[line["cell"]].append(line["value"] == line["label"])
-    return {
-        cell: statistics.mean(right[cell.key])
-        for cell in cells(ARMS)
-        if cell.key in right
-    }
+    found = {}
+    for cell in cells(ARMS):
+        if cell.key in right:
+            found[cell] = statistics.mean(right[cell.key])
+    return found
 
 
 def table(by_cell: dict[Cell, float]) -> str:
     """Return the mean accuracy over competences, by policy and number of comments."""
+    groups: dict[tuple[str, int], list[float]] = defaultdict(list)
+    for cell, accuracy in by_cell.items():
+        groups[cell.policy, cell.size].append(accuracy)
     lines = []
     for policy in POLICIES:
         line = [policy]
         for size in SIZES:
-            group = [
-                by_cell[c] for c in by_cell if (c.policy, c.size) == (policy, size)
-            ]
+            group = groups[policy, size]
             line.append(f"{statistics.mean(group):.2f}" if group else "")
         lines.append(line)
     return markdown(["policy", *SIZES], lines)
@@ -139,15 +140,16 @@ def gain(by_cell: dict[Cell, float]) -> str:
 
 def beside(lines: Sequence[Line]) -> str:
     """Return the share of unseen cases that is right after 50 comments, by method and policy."""
-    right = {
-        (line["method"], line["policy"]): line["right"]
-        for line in lines
-        if "right" in line
-    }
+    right = {}
+    for line in lines:
+        if "right" in line:
+            right[line["method"], line["policy"]] = line["right"]
     rows = []
     for method in scale.METHODS:
-        shares = [share(right.get((method, policy), ())) for policy in POLICIES]
-        rows.append([method, *(f"{each:.2f}" for each in shares)])
+        row = [method]
+        for policy in POLICIES:
+            row.append(f"{share(right.get((method, policy), ())):.2f}")
+        rows.append(row)
     return markdown(["50 comments", *POLICIES], rows)
 
 

@@ -58,7 +58,6 @@ class World:
 
     Attributes:
         labels: How many rows people labelled.
-        rows: How many other rows there are.
         share: The true share.
         right: How often the judge is right.
         grouped: Five rows at a time belong together.
@@ -68,7 +67,6 @@ class World:
     """
 
     labels: int
-    rows: int
     share: float
     right: float
     grouped: bool
@@ -154,7 +152,6 @@ def world(rng: np.random.Generator) -> World:
     error = math.sqrt(own * (1 - own) / many)
     return World(
         labels=n,
-        rows=many,
         share=share,
         right=right,
         grouped=grouped,
@@ -169,6 +166,11 @@ def without_figures(text: str) -> str:
     return re.sub(r"[\d.,]*\d", "n", text)
 
 
+def where_given(cell: Sequence[World]) -> list[World]:
+    """Return the worlds in which the share was corrected."""
+    return [each for each in cell if each.estimate is not None]
+
+
 def held(given: Sequence[World]) -> float:
     """Return the share of worlds whose interval holds the truth."""
     return sum(each.covered for each in given) / max(len(given), 1)
@@ -176,7 +178,7 @@ def held(given: Sequence[World]) -> float:
 
 def row(name: str, cell: Sequence[World]) -> list[str]:
     """Return a row of the table of shares."""
-    given = [each for each in cell if each.estimate is not None]
+    given = where_given(cell)
     widths = [each.high - each.low for each in given]
     width = float(np.median(widths)) if widths else 0.0
     naive = sum(each.naive for each in cell) / len(cell)
@@ -195,20 +197,17 @@ def shares_table(made: Sequence[World]) -> str:
     """Return how often the interval of a corrected share holds the truth, by what was drawn."""
     keys: list[Callable[[World], str]] = [
         lambda each: each.title,
-        lambda each: f"rows {each.rows}",
         lambda each: f"true share {each.share}",
         lambda each: f"judge right {each.right}",
     ]
-    lines = [row("all", made)]
-    cells: dict[str, list[World]] = {}
+    cells = {"all": list(made)}
     for key in keys:
-        found = by(key, made)
-        cells |= found
-        lines += [row(title, cell) for title, cell in found.items()]
+        cells |= by(key, made)
+    lines = [row(title, cell) for title, cell in cells.items()]
     cells |= by(lambda each: f"labels and share {(each.labels, each.share)}", made)
     covered = {}
     for title, cell in cells.items():
-        given = [each for each in cell if each.estimate is not None]
+        given = where_given(cell)
         if given:
             covered[title] = held(given)
     worst = min(covered, key=lambda title: (covered[title], title))

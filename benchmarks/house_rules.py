@@ -16,21 +16,29 @@ import argparse
 import random
 import tomllib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from baselines import BASELINES, ruled
-from shared import Line, aligned, judge_of, markdown, parser_of, share
+from shared import (
+    Line,
+    aligned,
+    judge_of,
+    judged_values,
+    markdown,
+    parser_of,
+    share,
+)
 
 import memalign as ma
-from memalign.io import read_judgments
 from memalign.values import ValueType
 
 COLUMNS = ("delivered", "mined alone", "words alone")
 PAGES = Path(__file__).with_name("house_rules")
 POLICIES = tuple(sorted(page.stem for page in PAGES.glob("*.toml")))
 TAUGHT = 20
+FIELDS = "\n\nInputs: {{ inputs }}\nOutputs: {{ outputs }}"
 MOST = {"teaching": 20, "unseen": 60}
 """How many items of a policy there are; fewer are the first of them."""
 
@@ -79,8 +87,7 @@ def comments_of(cell: Line) -> str:
 
 def cells_in_turn(cells: Sequence[Line], n: int) -> list[Line]:
     """Return the cells of `n` items: labels alternate, and each label takes its cells in turn."""
-    holding = [cell for cell in cells if cell["holds"]]
-    broken = [cell for cell in cells if not cell["holds"]]
+    holding, broken = by_label(cells)
     chosen = []
     for place in range(n // 2):
         chosen.append(holding[place % len(holding)])
@@ -88,12 +95,18 @@ def cells_in_turn(cells: Sequence[Line], n: int) -> list[Line]:
     return chosen
 
 
+def by_label(cells: Sequence[Line]) -> tuple[list[Line], list[Line]]:
+    """Part the cells in which the rule holds from those in which it is broken."""
+    parts: dict[bool, list[Line]] = {True: [], False: []}
+    for cell in cells:
+        parts[cell["holds"]].append(cell)
+    return parts[True], parts[False]
+
+
 def mixed(cells: Sequence[Line], rng: random.Random) -> Iterator[Line]:
     """Yield the cells of every four items in a random order, each two with both labels."""
     for start in range(0, len(cells), 4):
-        four = cells[start : start + 4]
-        holding = [cell for cell in four if cell["holds"]]
-        broken = [cell for cell in four if not cell["holds"]]
+        holding, broken = by_label(cells[start : start + 4])
         rng.shuffle(holding)
         rng.shuffle(broken)
         for pair in zip(holding, broken, strict=True):
@@ -121,9 +134,10 @@ def items_by_cell(
     def from_hand(name: str, label: bool) -> Any:
         return hands[name, label].pop()
 
-    items: dict[str, list[Line]] = {cell["name"]: [] for cell in cells}
+    items: dict[str, list[Line]] = {}
     for cell in cells:
-        items[cell["name"]].append(item_of(page, Slots(cell, from_hand)))
+        item = item_of(page, Slots(cell, from_hand))
+        items.setdefault(cell["name"], []).append(item)
     return items
 
 
@@ -137,11 +151,12 @@ def dealt(
     """
     hands = {}
     for name, pool in pools.items():
-        counts = {label: asked[name, label] for label in (True, False)}
+        most = max(asked[name, True], asked[name, False])
         entries: list[Any] = []
-        while len(entries) < max(counts.values()):
+        while len(entries) < most:
             entries += shuffled(pool, rng)
-        for label, count in counts.items():
+        for label in (True, False):
+            count = asked[name, label]
             hands[name, label] = rng.sample(entries[:count], count)
     return hands
 
@@ -175,73 +190,60 @@ class Slots(dict[str, Any]):
 
 def item_of(page: Line, slots: Slots) -> Line:
     """Return the item of a cell, with its label and comment."""
-    item = {name: slots.fill(text) for name, text in page["fields"].items()}
+    item: Line = {}
+    for name, text in page["fields"].items():
+        item[name] = slots.fill(text)
     topic = slots[page["topic"]]
+    if not isinstance(topic, str):
+        topic = next(iter(topic.values()))
     item["value"] = slots.cell["holds"]
     item["rationale"] = slots[comments_of(slots.cell)]
     item["source"] = page["expert"]
-    item["meta"] = {
-        "group": topic if isinstance(topic, str) else next(iter(topic.values()))
-    }
+    item["meta"] = {"group": topic}
     return item
 
 
 def run(name: str, settings: argparse.Namespace) -> None:
     """Align the policy's judge and judge the unseen items, as far as that is not done."""
-    lines = [
-        policy(name)["criterion"],
-        "",
-        "Inputs: {{ inputs }}",
-        "Outputs: {{ outputs }}",
-    ]
-    judge = judge_of(name, "\n".join(lines), settings.model)
+    instructions = policy(name)["criterion"] + FIELDS
+    judge = judge_of(name, instructions, settings.model)
     taught = feedback(name, "teaching", TAUGHT)
     judge = aligned(judge, taught, settings.folder / "registry.db")
     unseen = feedback(name, "unseen", settings.unseen)
-    items = [row.example for row in unseen if row.example is not None]
-    judge.judge_many(items, out=settings.folder / f"{name}.jsonl")
+    judge.judge_many(examples_of(unseen), out=settings.folder / f"{name}.jsonl")
+
+
+def examples_of(rows: Sequence[ma.Feedback]) -> list[ma.Example]:
+    """Return what was judged in each row."""
+    return [row.example for row in rows if row.example is not None]
 
 
 def verdicts(name: str, settings: argparse.Namespace) -> Line:
     """Return which unseen items each way has right: of those that are judged, or of all."""
     cases = feedback(name, "unseen", settings.unseen)
-    values = judged(settings.folder / f"{name}.jsonl")
+    values = judged_values(settings.folder / f"{name}.jsonl")
     if values:
         cases = [row for row in cases if row.id in values]
-    labels = [case.value for case in cases]
-    items = [case.example for case in cases if case.example is not None]
+    items = examples_of(cases)
     taught = feedback(name, "teaching", TAUGHT)
-    rules = ruled(taught, ValueType.of(bool))
-    labelled: list[Any] = [(row.example, row.value) for row in taught]
     page = policy(name)
-    return {
-        "policy": name,
-        "kind": page["kind"]
-        if page.get("literal", True)
-        else f"{page['kind']}, no literal",
-        "groups": [f"{name} {case.meta['group']}" for case in cases],
-        "delivered": right([values[case.id] for case in cases], labels)
-        if values
-        else [],
-        "mined alone": right([rules(item) for item in items], labels) if rules else [],
-        "words alone": right(BASELINES["words"](labelled, items), labels),
-    }
+    kind = page["kind"] if page.get("literal", True) else f"{page['kind']}, no literal"
+    found: Line = {"policy": name, "kind": kind, "groups": []}
+    for case in cases:
+        found["groups"].append(f"{name} {case.meta['group']}")
+    if values:
+        found["delivered"] = right((values[case.id] for case in cases), cases)
+    rules = ruled(taught, ValueType.of(bool))
+    if rules is not None:
+        found["mined alone"] = right(map(rules, items), cases)
+    labelled: list[Any] = [(row.example, row.value) for row in taught]
+    found["words alone"] = right(BASELINES["words"](labelled, items), cases)
+    return found
 
 
-def judged(path: Path) -> dict[str, Any]:
-    """Return the verdicts in a file of judgments, by the id of the item."""
-    if not path.exists():
-        return {}
-    values = {}
-    for name, judgment in read_judgments(path).judgments.items():
-        if judgment.value is not None:
-            values[name] = judgment.value
-    return values
-
-
-def right(values: Sequence[Any], labels: Sequence[Any]) -> list[bool]:
+def right(values: Iterable[Any], cases: Sequence[ma.Feedback]) -> list[bool]:
     """Return whether each verdict is the label."""
-    return [value == label for value, label in zip(values, labels, strict=True)]
+    return [value == case.value for value, case in zip(values, cases, strict=True)]
 
 
 def line(name: str, kind: str, rows: Sequence[Line]) -> list[object]:
@@ -249,20 +251,22 @@ def line(name: str, kind: str, rows: Sequence[Line]) -> list[object]:
 
     A way that was not taken has a hyphen; one that some policies have says how many.
     """
-    cells: list[object] = [name, kind, sum(len(row["groups"]) for row in rows)]
+    n = sum(len(row["groups"]) for row in rows)
+    cells: list[object] = [name, kind, n]
     for column in COLUMNS:
         verdicts: list[bool] = []
         groups: list[str] = []
-        taken = [row for row in rows if row[column]]
-        for row in taken:
-            verdicts += row[column]
-            groups += row["groups"]
+        taken = 0
+        for row in rows:
+            if column in row:
+                taken += 1
+                verdicts += row[column]
+                groups += row["groups"]
         if not taken:
             cells.append("-")
-        elif len(taken) < len(rows):
-            cells.append(f"{share(verdicts, groups):.2f} of {len(taken)}")
-        else:
-            cells.append(f"{share(verdicts, groups):.2f}")
+            continue
+        of = f" of {taken}" if taken < len(rows) else ""
+        cells.append(f"{share(verdicts, groups):.2f}{of}")
     return cells
 
 

@@ -24,13 +24,20 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from baselines import BASELINES, majority, ruled
-from shared import Line, aligned, judge_of, markdown, parser_of, share
+from shared import (
+    Line,
+    aligned,
+    judge_of,
+    judged_values,
+    markdown,
+    parser_of,
+)
 
 import memalign as ma
 from memalign import aio
 from memalign.evaluation import LabelledCases
-from memalign.evaluation.cases import ScoredCase
-from memalign.io import read_feedback, read_judgments
+from memalign.evaluation.cases import ScoredCase, accuracy
+from memalign.io import read_feedback
 from memalign.models.calls import Calls
 from memalign.models.dry_run import DryRun
 from memalign.values import Value, ValueType
@@ -122,18 +129,9 @@ def judge_all(draw: Draw, method: str, settings: argparse.Namespace) -> None:
 def judged(draw: Draw, method: str, settings: argparse.Namespace) -> dict[str, Value]:
     """Return a method's verdicts by the id of the case, as far as it has any."""
     if method not in JUDGES:
-        verdicts = baseline(draw, method)
-        return {
-            case.id: value for case, value in zip(draw.unseen, verdicts, strict=True)
-        }
-    path = path_of(draw, method, settings)
-    if not path.exists() or path.stat().st_size == 0:
-        return {}
-    found = {}
-    for name, judgment in read_judgments(path).judgments.items():
-        if judgment.value is not None:
-            found[name] = judgment.value
-    return found
+        names = [case.id for case in draw.unseen]
+        return dict(zip(names, baseline(draw, method), strict=True))
+    return judged_values(path_of(draw, method, settings))
 
 
 def baseline(draw: Draw, method: str) -> list[Value]:
@@ -176,14 +174,9 @@ def dry_table(draws: Sequence[Draw], settings: argparse.Namespace) -> str:
     usages["all of these"] = sum(usages.values(), ma.Usage())
     lines = []
     for method, usage in usages.items():
-        line = [
-            method,
-            f"{usage.calls:,}",
-            f"{usage.input_tokens:,}",
-            f"{usage.output_tokens:,}",
-            "unknown" if usage.cost is None else f"{usage.cost:.2f}",
-        ]
-        lines.append(line)
+        counts = (usage.calls, usage.input_tokens, usage.output_tokens)
+        dollars = "unknown" if usage.cost is None else f"{usage.cost:.2f}"
+        lines.append([method, *map("{:,}".format, counts), dollars])
     return markdown(("method", "calls", "tokens in", "tokens out", "dollars"), lines)
 
 
@@ -209,9 +202,7 @@ def table(title: str, by_method: Mapping[str, Sequence[ScoredCase]]) -> str:
     beside = [name for name in AGAINST if name in by_method]
     rows = []
     for method, cases in by_method.items():
-        right = [bool(case.correct) for case in cases]
-        accuracy = share(right, [str(case.group) for case in cases])
-        row = [method, f"{len(cases):,}", f"{accuracy:.2f}"]
+        row = [method, f"{len(cases):,}", f"{accuracy(cases):.2f}"]
         for name in beside:
             row.append("" if name == method else difference(by_method[name], cases))
         rows.append(row)

@@ -2,16 +2,14 @@
 
     python benchmarks/overhead.py [--runs 5]
 
-Milliseconds, with models that answer at once: of an import in a process of its own, of a judgment
-by judges that hold many cases, of one of 1,000 judgments at once. Then 64 workers judge with a
-server on this machine that takes 8, 24 or 64 calls at a time, and refuses the rest with 429.
+Milliseconds of a judgment with a model that answers at once, by judges that hold many cases. Then
+64 workers judge with a server on this machine that takes 8, 24 or 64 calls at a time, and refuses
+the rest with 429.
 """
 
 from __future__ import annotations
 
 import statistics
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from functools import partial
@@ -65,11 +63,6 @@ def memory(count: int) -> ma.Memory:
     return ma.Memory(cases=tuple(cases), embedding_model=HashEmbedding().name)
 
 
-def imported() -> None:
-    """Import the library in a process of its own."""
-    subprocess.run([sys.executable, "-c", "import memalign"], check=True)
-
-
 def judged(judge: ma.Judge, count: int) -> None:
     """Judge that many items with all workers."""
     items = [ma.Example(id=f"e-{number}", **ITEM) for number in range(count)]
@@ -78,8 +71,7 @@ def judged(judge: ma.Judge, count: int) -> None:
 
 
 def measured() -> dict[str, float]:
-    """Return the seconds of each thing, once."""
-    figures = {"import, Python's own start included": seconds(imported)}
+    """Return the seconds of a judgment by each judge, once."""
     judge = judge_of("tone", INSTRUCTIONS, ScriptedChatModel(lambda _: ANSWER))
     label = {"id": "t-0", "inputs": "Late?", "outputs": "Yes.", "value": False}
     optimizer = ma.MemAlign(embedding_model=HashEmbedding())
@@ -87,11 +79,11 @@ def measured() -> dict[str, float]:
     judges = {0: judge}
     for count in CASES:
         judges[count] = aligned.replace(memory=memory(count))
+    figures = {}
     for count, each in judges.items():
         ask = partial(each, **ITEM)
         ask()
         figures[f"a judgment, {count:,} cases"] = seconds(ask, times=100)
-    figures["one of 1,000 judgments"] = seconds(partial(judged, judge, 1_000)) / 1_000
     return figures
 
 

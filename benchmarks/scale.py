@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -23,7 +24,6 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from charts import Panel, Point, chart
 from loopback import Loopback
 from shared import Line, append, judge_of, markdown, read, share, simulation_parser
 from simulated import INSTRUCTIONS, MODELS, POLICIES, Competence, decide
@@ -304,26 +304,32 @@ def table(lines: Sequence[Line]) -> str:
     return markdown(TITLES, rows)
 
 
-def figure(lines: Sequence[Line]) -> str:
-    """Draw seconds, dollars and accuracy over the number of examples."""
+def draw(lines: Sequence[Line], path: Path) -> None:
+    """Draw seconds, dollars and accuracy over the number of examples, a line for each method."""
+    from matplotlib.figure import Figure  # takes a second, and only the figure needs it
 
-    def points(step: str, value: Callable[[Line], float]) -> dict[str, list[Point]]:
-        found: dict[str, list[Point]] = {name: [] for name in METHODS}
-        for line in lines:
-            if line["step"] == step:
-                found[line["method"]].append(Point(line["size"], value(line)))
-        return found
-
-    seconds = points("align", lambda line: line["seconds"])
-    dollars = points("align", cost)
-    right = points("unseen", lambda line: sum(line["right"]) / UNSEEN)
-    panels = [
-        Panel("Seconds to learn", (0.1, 1, 10, 100, 1_000), seconds),
-        Panel("Dollars to learn", (0.001, 0.01, 0.1, 1, 10), dollars),
-        Panel("Right of unseen cases", (0.5, 0.6, 0.7, 0.8, 0.9, 1.0), right),
+    page = Figure(figsize=(8.3, 3.8), layout="constrained")
+    seconds, dollars, right = page.subplots(1, 3)
+    curves: list[tuple[Any, str, Callable[[Line], float]]] = [
+        (seconds, "align", lambda line: line["seconds"]),
+        (dollars, "align", cost),
+        (right, "unseen", lambda line: statistics.fmean(line["right"])),
     ]
-    title = "What learning costs and gives, by the number of examples, for six methods"
-    return chart(title, METHODS, panels)
+    for plot, step, value in curves:
+        for method in METHODS:
+            sizes = []
+            heights = []
+            for line in lines:
+                if line["step"] == step and line["method"] == method:
+                    sizes.append(line["size"])
+                    heights.append(value(line))
+            plot.plot(sizes, heights, marker="o", label=method)
+    seconds.set(title="Seconds to learn", xscale="log", yscale="log")
+    dollars.set(title="Dollars to learn", xscale="log", yscale="log")
+    right.set(title="Right of unseen cases", xscale="log", ylim=(0.5, 1))
+    handles, names = seconds.get_legend_handles_labels()
+    page.legend(handles, names, loc="outside lower center", ncols=3)
+    page.savefig(path, format="svg")
 
 
 def main() -> None:
@@ -337,7 +343,7 @@ def main() -> None:
     lines = read(options.file)
     print(table(lines))
     if options.figure:
-        options.figure.write_text(figure(lines), "utf-8")
+        draw(lines, options.figure)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,9 @@ from typing import Any
 
 import memalign as ma
 from memalign.evaluation.intervals import estimate_mean, share_interval
+from memalign.io import read_judgments
 from memalign.metrics import Estimate
+from memalign.values import Value
 
 Line = dict[str, Any]
 
@@ -94,6 +96,17 @@ def aligned(
     return registry.align(
         judge.name, rows, optimizer=ma.MemAlign(max_cost=max_cost)
     ).judge
+
+
+def judged_values(path: Path) -> dict[str, Value]:
+    """Return the verdicts in a file of judgments, by the id of the item; none without a file."""
+    if not path.exists() or path.stat().st_size == 0:
+        return {}
+    values = {}
+    for name, judgment in read_judgments(path).judgments.items():
+        if judgment.value is not None:
+            values[name] = judgment.value
+    return values
 
 
 def share(right: Sequence[bool], groups: Sequence[str] | None = None) -> Estimate:

@@ -53,17 +53,17 @@ class SimulatedCase:
     @property
     def fields(self) -> dict[str, str]:
         """Return the customer's letter and the house's reply; an answer comes first or last."""
-        letter = [f"Case {self.number}."]
-        letter += [text for key, text in LETTERS.items() if key in self.facts]
-        reply = [
-            text
-            for key, text in REPLIES.items()
-            if key in self.facts and key != "answer"
-        ]
+        letter = [f"Case {self.number}.", *self._said(LETTERS)]
+        reply = self._said(REPLIES)
         if "answer" in self.facts:
+            reply.remove(REPLIES["answer"])
             place = 0 if "order" in self.facts else len(reply)
             reply.insert(place, REPLIES["answer"])
         return {"inputs": " ".join(letter), "outputs": " ".join(reply) or "Noted."}
+
+    def _said(self, texts: Mapping[str, str]) -> list[str]:
+        """Return the texts of the facts that are true."""
+        return [text for key, text in texts.items() if key in self.facts]
 
 
 @dataclass(frozen=True)
@@ -134,9 +134,8 @@ class Policy:
     def comment(self, case: SimulatedCase) -> str:
         """Return an expert's comment: one of the deciding rules that speak for the label."""
         label = self.label(case)
-        speaking = [
-            rule for rule in _deciding(self.rules, case) if rule.value(case) == label
-        ]
+        deciding = _deciding(self.rules, case)
+        speaking = [rule for rule in deciding if rule.value(case) == label]
         rule = speaking[case.number % len(speaking)]
         wording = WORDINGS[case.number % len(WORDINGS)]
         return wording.format(rule.wish)
@@ -192,7 +191,9 @@ def _policy(
     made = [Rule(**rule) for rule in rules]
     if each_topic is not None:
         for topic in TOPICS:
-            filled: Body = {key: text.format(topic) for key, text in each_topic.items()}
+            filled: Body = {}
+            for key, text in each_topic.items():
+                filled[key] = text.format(topic)
             made.append(Rule(**filled))
     return Policy(name, made, **facts)
 
@@ -204,9 +205,10 @@ for policy in POLICIES.values():
     for rule in policy.rules:
         RULES[rule.text] = rule
 RULES[FOG.text] = FOG
-COMMENTS = {
-    wording.format(rule.wish): rule for rule in RULES.values() for wording in WORDINGS
-}
+COMMENTS: dict[str, Rule] = {}
+for rule in RULES.values():
+    for wording in WORDINGS:
+        COMMENTS[wording.format(rule.wish)] = rule
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -235,9 +237,11 @@ def _chance(*parts: object) -> float:
 
 def _deciding(rules: Sequence[Rule], case: SimulatedCase) -> list[Rule]:
     """Return the rules of the highest rank that decide a case."""
-    deciding = [rule for rule in rules if rule.decides(case)]
-    highest = max((rule.rank for rule in deciding), default=0)
-    return [rule for rule in deciding if rule.rank == highest]
+    by_rank = defaultdict[int, list[Rule]](list)
+    for rule in rules:
+        if rule.decides(case):
+            by_rank[rule.rank].append(rule)
+    return by_rank[max(by_rank, default=0)]
 
 
 def _voted(rules: Sequence[Rule], case: SimulatedCase) -> bool | None:
@@ -298,7 +302,9 @@ def chat(body: Body) -> Body | str:
         return {name: answer.get(name, TASK) for name in properties}
     fields = FIELD.findall(user.rpartition(ASKED)[2])[:-1]
     answer = _answer(policy, competence, system, user, dict.fromkeys(fields))
-    parts = [f"[[ ## {name} ## ]]\n{answer.get(name, TASK)}" for name in fields]
+    parts = []
+    for name in fields:
+        parts.append(f"[[ ## {name} ## ]]\n{answer.get(name, TASK)}")
     return "\n\n".join([*parts, "[[ ## completed ## ]]"])
 
 
@@ -326,7 +332,7 @@ def _answer(
 
 def _judged(policy: Policy, competence: Competence, system: str, user: str) -> Body:
     case = _case_of(user)
-    rules = [rule for text, rule in RULES.items() if text in system]
+    rules = _rules_in(system)
     if competence.reading:
         rules += _read(competence, case, f"{system}\n{user}", rules)
     value = _verdict(policy, competence, case, rules)
@@ -405,10 +411,8 @@ def _distilled(competence: Competence, user: str, form: Body) -> list[Body]:
         groups.setdefault(stated[0] if stated else "", []).append(name)
     changes = []
     for text, feedback in groups.items():
-        change = _change(text, names.get(text, "")) | {
-            "feedback": feedback,
-            "tests": [],
-        }
+        change = _change(text, names.get(text, ""))
+        change |= {"feedback": feedback, "tests": []}
         changes.append({name: change[name] for name in form if name in change})
     return changes
 
@@ -426,11 +430,11 @@ def _merged(user: str) -> list[Body]:
     groups: dict[str, list[str]] = {}
     for name, text in GUIDELINE.findall(user):
         groups.setdefault(text, []).append(name)
-    return [
-        {"text": text, "from": names}
-        for text, names in groups.items()
-        if len(names) > 1
-    ]
+    merged: list[Body] = []
+    for text, names in groups.items():
+        if len(names) > 1:
+            merged.append({"text": text, "from": names})
+    return merged
 
 
 def _listed(competence: Competence, user: str) -> list[Body]:
@@ -442,10 +446,10 @@ def _listed(competence: Competence, user: str) -> list[Body]:
         for text in _stated(competence, record):
             if text not in before:
                 groups.setdefault(text, []).append(number)
-    return [
-        {"guideline_text": text, "source_trace_ids": ids}
-        for text, ids in groups.items()
-    ]
+    listed: list[Body] = []
+    for text, ids in groups.items():
+        listed.append({"guideline_text": text, "source_trace_ids": ids})
+    return listed
 
 
 def _written(competence: Competence, user: str) -> Body:
@@ -480,21 +484,27 @@ def decide(body: Body) -> Body:
         text = question["instructions"]
         sure = _sureness(competence, case, text)
         if question["type"] == "noul":
-            broken = any(
-                _breaks(case, rule) for rule in RULES.values() if rule.text[:-1] in text
-            )
+            broken = _breaks(case, text)
             answers[name] = {"type": "noul", "noul": sure if broken else 1 - sure}
         else:
-            rules = [rule for rule in RULES.values() if rule.text in text]
+            rules = _rules_in(text)
             value = _verdict(policy, competence, case, rules, "decision")
-            answers[name] = _choice(
-                "true" if value else "false", question["criteria"], sure
-            )
+            likely = "true" if value else "false"
+            answers[name] = _choice(likely, question["criteria"], sure)
     return answers
 
 
-def _breaks(case: SimulatedCase, rule: Rule) -> bool:
-    return rule.decides(case) and not rule.value(case)
+def _breaks(case: SimulatedCase, text: str) -> bool:
+    """Return whether a case breaks a rule that a question names, with its full stop or without."""
+    for rule in RULES.values():
+        if rule.text[:-1] in text and rule.decides(case) and not rule.value(case):
+            return True
+    return False
+
+
+def _rules_in(text: str) -> list[Rule]:
+    """Return the rules that a text states."""
+    return [rule for rule in RULES.values() if rule.text in text]
 
 
 def _sureness(competence: Competence, case: SimulatedCase, text: str) -> float:

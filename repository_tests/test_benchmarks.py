@@ -405,7 +405,8 @@ def test_scale_has_a_line_a_step_and_asks_nothing_twice(tmp_path: Path) -> None:
         benchmark("scale.py", file, "--sizes", "10", "--latency", "0").stdout == table
     )
     assert file.read_text("utf-8") == text
-    assert len(ElementTree.parse(figure).getroot().findall(".//{*}circle")) > 6
+    marks = ElementTree.parse(figure).getroot().findall(".//{*}use")
+    assert len(marks) > 6
 
 
 def test_a_simulated_model_learns_from_comments_and_follows_rules(
