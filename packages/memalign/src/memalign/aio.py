@@ -101,7 +101,8 @@ def blocking(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
             coroutine = function(*args, **kwargs)
         except TypeError as error:  # an argument that it does not have
             name = f"{function.__name__}()"
-            raise TypeError(str(error).replace(name, name.removeprefix("a"))) from None
+            reason = str(error).replace(name, name.removeprefix("a"))
+            raise TypeError(reason) from None
         try:
             return run(coroutine)
         except MemalignError as error:
@@ -109,10 +110,10 @@ def blocking(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
             logger.debug("%s raised", waiting.__qualname__, exc_info=error)
             raise error.with_traceback(None) from None
 
-    waiting.__name__ = function.__name__.removeprefix("a")
-    waiting.__qualname__ = (
-        function.__qualname__.removesuffix(function.__name__) + waiting.__name__
-    )
+    name = function.__name__.removeprefix("a")
+    holder = function.__qualname__.removesuffix(function.__name__)
+    waiting.__name__ = name
+    waiting.__qualname__ = f"{holder}{name}"
     return waiting
 
 
@@ -126,9 +127,9 @@ def shared(
         loop = _background_loop()
         if asyncio.get_running_loop() is loop:
             return await function(*args, **kwargs)
-        return await asyncio.wrap_future(
-            asyncio.run_coroutine_threadsafe(function(*args, **kwargs), loop)
-        )
+        coroutine = function(*args, **kwargs)
+        future = asyncio.run_coroutine_threadsafe(coroutine, loop)
+        return await asyncio.wrap_future(future)
 
     return waiting
 

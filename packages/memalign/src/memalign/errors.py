@@ -99,9 +99,9 @@ class RowError:
     id: str | None = None
 
     def __str__(self) -> str:
-        return (
-            f"line {self.line}{f' ({self.id[:80]})' if self.id else ''}: {self.reason}"
-        )
+        if not self.id:
+            return f"line {self.line}: {self.reason}"
+        return f"line {self.line} ({self.id[:80]}): {self.reason}"
 
 
 class InvalidRows(InputError):
@@ -115,32 +115,26 @@ class InvalidRows(InputError):
         alike: dict[str, list[RowError]] = {}
         for row in self.rows:
             alike.setdefault(row.reason, []).append(row)
-        lines = [
-            line
-            for same in list(alike.values())[: self.SHOWN]
-            for line in _summed_up(same)
-        ]
-        if len(alike) > self.SHOWN:
-            lines.append(f"  … and {len(alike) - self.SHOWN} more reasons")
-        count = f"{len(self.rows)} invalid row{'s' if len(self.rows) != 1 else ''}"
-        super().__init__(
-            "\n".join(
-                [
-                    f"{source}: {count}, nothing was done",
-                    *lines,
-                    *([hint] if hint else []),
-                ]
-            )
-        )
+        rest = len(alike) - self.SHOWN
+        count = len(self.rows)
+        plural = "" if count == 1 else "s"
+        lines = [f"{source}: {count} invalid row{plural}, nothing was done"]
+        for same in list(alike.values())[: self.SHOWN]:
+            lines += _summed_up(same)
+        if rest > 0:
+            lines.append(f"  … and {rest} more reasons")
+        if hint:
+            lines.append(hint)
+        super().__init__("\n".join(lines))
 
 
 def _summed_up(rows: Sequence[RowError]) -> list[str]:
     """Return a line for each row of one reason, or the first of many and their number."""
     if len(rows) < 4:
         return [f"  {row}" for row in rows]
-    return [
-        f"  {rows[0]}; the same on {len(rows) - 1} more rows, the last on line {rows[-1].line}"
-    ]
+    more = len(rows) - 1
+    last = rows[-1].line
+    return [f"  {rows[0]}; the same on {more} more rows, the last on line {last}"]
 
 
 class ConfigurationError(MemalignError):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from itertools import islice
 from typing import NamedTuple
 
 from memalign.content.normal import name_key
@@ -18,6 +17,9 @@ __all__ = [
     "same_person",
     "select_keys",
 ]
+
+
+_MOST_MARKS = 20  # `@` in an id that is not quoted
 
 
 def same_person(one: str | None, other: str | None) -> bool:
@@ -47,13 +49,11 @@ class FeedbackKey(NamedTuple):
     source: str
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, FeedbackKey):
-            return (
-                tuple.__eq__(self, other)
-                if isinstance(other, tuple)
-                else NotImplemented
-            )
-        return self.id == other.id and same_person(self.source, other.source)
+        if isinstance(other, FeedbackKey):
+            return self.id == other.id and same_person(self.source, other.source)
+        if isinstance(other, tuple):
+            return tuple.__eq__(self, other)
+        return NotImplemented
 
     def __ne__(self, other: object) -> bool:
         return not self == other
@@ -63,7 +63,9 @@ class FeedbackKey(NamedTuple):
 
     def __str__(self) -> str:
         written = _written_id(self.id)
-        return f"{written}@{self.source}" if self.source else written
+        if not self.source:
+            return written
+        return f"{written}@{self.source}"
 
     @classmethod
     def parse(cls, text: str) -> FeedbackKey:
@@ -77,8 +79,9 @@ class FeedbackKey(NamedTuple):
 
 
 def _written_id(example_id: str) -> str:
-    quoted = "@" in example_id or example_id.startswith('"')
-    return json.dumps(example_id, ensure_ascii=False) if quoted else example_id
+    if "@" in example_id or example_id.startswith('"'):
+        return json.dumps(example_id, ensure_ascii=False)
+    return example_id
 
 
 def _split(text: str) -> tuple[str, str | None]:
@@ -93,7 +96,9 @@ def _split(text: str) -> tuple[str, str | None]:
         source = text[end + 1 :]
         if at not in ("", "@"):
             return "", None
-    return example_id, source if at else None
+    if not at:
+        return example_id, None
+    return example_id, source
 
 
 def select_keys(
@@ -118,10 +123,12 @@ def readings(selector: str) -> list[tuple[str, str | None]]:
     """
     if selector.startswith('"'):
         return [_split(selector)]
-    ends = list(
-        islice((at for at, character in enumerate(selector) if character == "@"), 20)
-    )
-    return [(selector, None), *((selector[:at], selector[at + 1 :]) for at in ends)]
+    found: list[tuple[str, str | None]] = [(selector, None)]
+    at = selector.find("@")
+    while at >= 0 and len(found) <= _MOST_MARKS:
+        found.append((selector[:at], selector[at + 1 :]))
+        at = selector.find("@", at + 1)
+    return found
 
 
 def _named(

@@ -85,7 +85,9 @@ def ccc(first: Sequence[float], second: Sequence[float]) -> float | None:
     With variances over n, as in Lin 1989: so it is Cohen's kappa with quadratic weights too (Fleiss
     and Cohen 1973). None for fewer than two cases, or when all scores of both columns are equal.
     """
-    return None if len(first) < 2 else _once(_ccc, first, second)
+    if len(first) < 2:
+        return None
+    return _once(_ccc, first, second)
 
 
 def krippendorff_alpha(
@@ -110,11 +112,11 @@ def krippendorff_alpha(
     marginals = coincidences.sum(axis=0)
     if level == "nominal":
         distance = 1.0 - np.eye(len(order))
-    elif level == "interval":
-        distance = _squared_distance(np.array(order, dtype=float))
     else:
-        # The number of labels given between the two, each end counted half.
-        distance = _squared_distance(np.cumsum(marginals) - marginals / 2)
+        # Ordinal: the number of labels given between the two, each end counted half.
+        ranks = np.cumsum(marginals) - marginals / 2
+        scores = np.array(order, float) if level == "interval" else ranks
+        distance = np.subtract.outer(scores, scores) ** 2
     by_chance = np.outer(marginals, marginals)
     observed = float((coincidences * distance).sum())
     expected = float((by_chance * distance).sum())
@@ -137,14 +139,6 @@ def _coincidences(units: Sequence[Sequence[Any]], order: Sequence[Any]) -> Float
     return coincidences
 
 
-def _squared_distance(scores: Floats) -> Floats:
-    """Return the squared distance of each two scores."""
-    column = scores[:, None]
-    row = scores[None, :]
-    distance: Floats = (column - row) ** 2
-    return distance
-
-
 # -- how sure --------------------------------------------------------------------------------------
 
 
@@ -154,7 +148,8 @@ def student_t(level: float, degrees: int | None) -> float:
     By the expansion of Abramowitz and Stegun 26.7.5, off by less than 0.03 from three degrees of
     freedom on.
     """
-    z = NormalDist().inv_cdf((1 + level) / 2)
+    normal = NormalDist()
+    z = normal.inv_cdf((1 + level) / 2)
     if degrees is None:
         return z
     first = (z**3 + z) / 4
@@ -209,9 +204,7 @@ def paired_share_interval(
     middle = second - first
     variance = first + second - middle * middle
     half = z * (variance / (n + 2)) ** 0.5
-    low = max(-1.0, middle - half)
-    high = min(1.0, middle + half)
-    return low, high
+    return max(-1.0, middle - half), min(1.0, middle + half)
 
 
 def mcnemar_exact(b: int, c: int) -> float:
@@ -287,9 +280,10 @@ def _once(kernel: Kernel, *columns: Sequence[Any]) -> float | None:
     if n == 0:
         return None
     weights = np.ones((1, n))
-    values = kernel(weights, *columns)
-    value = float(values[0])
-    return None if np.isnan(value) else value
+    value = float(kernel(weights, *columns)[0])
+    if np.isnan(value):
+        return None
+    return value
 
 
 def _ratio(top: Floats, bottom: Floats) -> Floats:
@@ -300,6 +294,6 @@ def _ratio(top: Floats, bottom: Floats) -> Floats:
 
 
 def _codes(values: Sequence[Hashable]) -> tuple[NDArray[np.intp], list[Hashable]]:
-    index: dict[Hashable, int] = {}
-    codes = [index.setdefault(value, len(index)) for value in values]
-    return np.array(codes, dtype=np.intp), list(index)
+    places: dict[Hashable, int] = {}
+    codes = [places.setdefault(value, len(places)) for value in values]
+    return np.array(codes, dtype=np.intp), list(places)

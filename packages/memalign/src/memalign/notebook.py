@@ -31,10 +31,13 @@ def notebook_progress() -> Callable[[str, int, int], None] | None:
 
     def draw(phase: str, done: int, total: int) -> None:
         nonlocal drawn
-        lines[phase] = f"{phase.replace('_', ' ')}: {done:,} of {total:,}"
-        if done == total or time.monotonic() - drawn >= _FRAME:
-            drawn = time.monotonic()
-            picture.update({"text/plain": "\n".join(lines.values())}, raw=True)
+        name = phase.replace("_", " ")
+        lines[phase] = f"{name}: {done:,} of {total:,}"
+        now = time.monotonic()
+        if done == total or now - drawn >= _FRAME:
+            drawn = now
+            text = "\n".join(lines.values())
+            picture.update({"text/plain": text}, raw=True)
 
     return draw
 
@@ -52,15 +55,16 @@ def html_view(
         rows: The cells of each row; None is an empty cell.
     """
     parts = [f"<div>{escape(line)}</div>" for line in lines]
-    body = [_html_row("td", row) for row in rows]
+    body = "".join(_html_row("td", row) for row in rows)
     if body:
-        parts.append(
-            f"<table><thead>{_html_row('th', head)}</thead><tbody>{''.join(body)}</tbody></table>"
-        )
+        header = _html_row("th", head)
+        parts.append(f"<table><thead>{header}</thead><tbody>{body}</tbody></table>")
     return "\n".join(parts)
 
 
 def _html_row(tag: str, cells: Sequence[object]) -> str:
-    texts = ["" if cell is None else escape(str(cell)) for cell in cells]
-    style = ' style="text-align: left"'
-    return f"<tr>{''.join(f'<{tag}{style}>{text}</{tag}>' for text in texts)}</tr>"
+    written = ""
+    for cell in cells:
+        text = "" if cell is None else escape(str(cell))
+        written += f'<{tag} style="text-align: left">{text}</{tag}>'
+    return f"<tr>{written}</tr>"

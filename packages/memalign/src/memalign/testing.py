@@ -59,16 +59,17 @@ class ScriptedChatModel:
     ) -> None:
         self.name = name
         self.limits = limits or Limits()
-        self._answer = answers if callable(answers) else None
-        self._script = iter(() if callable(answers) else list(answers))
+        if callable(answers):
+            self._answer = answers
+        else:
+            self._answer = self._scripted
+            self._script = iter(list(answers))
         self.requests: list[ChatRequest] = []
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Return the next scripted answer; raise it if it is an exception."""
         self.requests.append(request)
-        answer: Any = (
-            self._scripted(request) if self._answer is None else self._answer(request)
-        )
+        answer: Any = self._answer(request)
         if inspect.isawaitable(answer):
             answer = await answer
         if isinstance(answer, BaseException):
@@ -76,9 +77,10 @@ class ScriptedChatModel:
         if isinstance(answer, ChatReply):
             return answer
         text = json.dumps(answer, ensure_ascii=False)
-        words = f"{request.system} {request.user}".split()
+        read = f"{request.system} {request.user}".split()
+        written = text.split()
         usage = Usage(
-            calls=1, input_tokens=len(words), output_tokens=len(text.split()), cost=0.0
+            calls=1, input_tokens=len(read), output_tokens=len(written), cost=0.0
         )
         return ChatReply(data=answer, text=text, usage=usage)
 
@@ -136,12 +138,13 @@ class ScriptedDecisionModel:
             if isinstance(answer, str):
                 refused[question.key] = answer
             elif isinstance(answer, Mapping):
-                answers[question.key] = {
-                    label: float(answer.get(label, 0.0)) for label in question.labels
-                }
+                chances = {label: answer.get(label, 0.0) for label in question.labels}
+                answers[question.key] = chances
             else:
                 answers[question.key] = {"yes": answer, "no": 1 - answer}
-        words = " ".join([state, *(question.text for question in questions)]).split()
+        words = state.split()
+        for question in questions:
+            words += question.text.split()
         usage = Usage(calls=1, input_tokens=len(words), cost=0.0)
         if questions and not answers:
             raise ModelRejected("; ".join(refused.values()), usage=usage)
@@ -169,15 +172,16 @@ class HashEmbedding:
         import numpy as np
 
         self.texts.extend(texts)
+        size = (self._dim + 7) // 8
         vectors = np.zeros((len(texts), self._dim), dtype=np.float32)
         for row, text in enumerate(texts):
+            vector = vectors[row]
             for word in re.findall(r"\w+", text.casefold()):
-                digest = hashlib.shake_128(word.encode("utf-8", "replace")).digest(
-                    (self._dim + 7) // 8
-                )
-                bits = np.unpackbits(np.frombuffer(digest, dtype=np.uint8))[: self._dim]
-                vectors[row] += bits.astype(np.float32) * 2 - 1
-            length = float(np.linalg.norm(vectors[row]))
+                raw = word.encode("utf-8", "replace")
+                digest = hashlib.shake_128(raw).digest(size)
+                bits = np.unpackbits(np.frombuffer(digest, dtype=np.uint8))
+                vector += bits[: self._dim].astype(np.float32) * 2 - 1
+            length = float(np.linalg.norm(vector))
             if length > 0:
-                vectors[row] /= length
+                vector /= length
         return vectors

@@ -91,13 +91,12 @@ def as_json(value: object) -> Any:
     if isinstance(value, list | tuple | set | frozenset):
         return [as_json(part) for part in value]
     if isinstance(value, msgspec.Struct):
-        return {name: as_json(getattr(value, name)) for name in value.__struct_fields__}
-    if dataclasses.is_dataclass(value):
-        return {
-            field.name: as_json(getattr(value, field.name))
-            for field in dataclasses.fields(value)
-        }
-    return value
+        names = value.__struct_fields__
+    elif dataclasses.is_dataclass(value):
+        names = tuple(field.name for field in dataclasses.fields(value))
+    else:
+        return value
+    return {name: as_json(getattr(value, name)) for name in names}
 
 
 class PlainStruct(msgspec.Struct, frozen=True, kw_only=True):
@@ -153,7 +152,8 @@ class _Content(PlainStruct, frozen=True, kw_only=True, dict=True):
         for name in CONTENT_FIELDS:
             value = opened(getattr(self, name))
             if value is not None:
-                msgspec.structs.force_setattr(self, name, plain(value, name, faults))
+                value = plain(value, name, faults)
+                msgspec.structs.force_setattr(self, name, value)
         if not isinstance(self.meta, Mapping):
             raise InputError("meta must be a JSON object")
         meta: dict[str, Any] = {}
@@ -194,16 +194,15 @@ class _Content(PlainStruct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def content_hash(self) -> str:
         """SHA-256 (64 hex digits) of the content fields, the same for equal content of any id."""
-        return hashlib.sha256(canonical_json(self.content).encode()).hexdigest()
+        written = canonical_json(self.content)
+        return hashlib.sha256(written.encode()).hexdigest()
 
 
 def _is_line(text: object) -> bool:
     """Return whether this is one line of text that is not empty."""
-    return (
-        isinstance(text, str)
-        and bool(text.strip())
-        and not re.search(r"[\n\r\x00]", text)
-    )
+    if not isinstance(text, str) or not text.strip():
+        return False
+    return re.search(r"[\n\r\x00]", text) is None
 
 
 class Example(_Content, frozen=True, kw_only=True):
@@ -248,7 +247,8 @@ class Feedback(_Content, frozen=True, kw_only=True):
         self._check_id()
         self._clean()
         for name in ("value", "rationale", "source"):
-            msgspec.structs.force_setattr(self, name, plain(getattr(self, name), name))
+            value = plain(getattr(self, name), name)
+            msgspec.structs.force_setattr(self, name, value)
         if not _is_line(self.source):
             raise InputError(
                 f"source {self.source!r} must be one line of text; leave it out if it is unknown"
@@ -268,11 +268,9 @@ class Feedback(_Content, frozen=True, kw_only=True):
     @property
     def example(self) -> Example | None:
         """The case, or None when the row gives no content field."""
-        return (
-            Example(id=self.id, **self.content, meta=self.meta)
-            if self.content
-            else None
-        )
+        if not self.content:
+            return None
+        return Example(id=self.id, **self.content, meta=self.meta)
 
 
 _YEAR_FIRST = re.compile(r"(\d{4})[-/](\d{1,2})[-/](\d{1,2})(.*)", re.DOTALL)
@@ -285,12 +283,14 @@ def _utc(moment: object) -> str:
     """Return a time in UTC as ISO 8601, however files write it. Raises InputError."""
     try:
         parsed = moment if isinstance(moment, datetime) else _parsed_time(moment)
-        aware = parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
-        return aware.astimezone(UTC).isoformat()
+        if parsed.tzinfo is None:
+            parsed = parsed.replace(tzinfo=UTC)
+        return parsed.astimezone(UTC).isoformat()
     except (ValueError, OverflowError):
-        example = "for example 2026-03-01T12:00:00Z"
+        shown = str(moment)[:60]
         raise InputError(
-            f"created_at {str(moment)[:60]!r} is not a time in ISO 8601, {example}"
+            f"created_at {shown!r} is not a time in ISO 8601, "
+            "for example 2026-03-01T12:00:00Z"
         ) from None
 
 
@@ -298,16 +298,19 @@ def _parsed_time(moment: object) -> datetime:
     """Return the time of a text, a date or a number of seconds since 1970. Raises ValueError."""
     text = str(moment).strip()
     whole = text.partition(".")[0]
-    if len(whole) in _EPOCHS and whole.isdecimal():
-        return datetime.fromtimestamp(float(text) / _EPOCHS[len(whole)], UTC)
+    parts = _EPOCHS.get(len(whole))
+    if parts and whole.isdecimal():
+        seconds = float(text) / parts
+        return datetime.fromtimestamp(seconds, UTC)
     if text.isdecimal() and len(text) != 8:
         raise ValueError("a year, or nothing that anybody can tell")
     text = text.partition("[")[0]  # Java adds the zone's name
-    if found := _YEAR_FIRST.fullmatch(text):
+    found = _YEAR_FIRST.fullmatch(text)
+    if found:
         year, month, day, clock = found.groups()
         clock = _ZONE.sub("", clock)
-        return datetime.fromisoformat(f"{year}-{month:0>2}-{day:0>2}{clock}")
-    if "," in text:
+        text = f"{year}-{month:0>2}-{day:0>2}{clock}"
+    elif "," in text:
         return parsedate_to_datetime(text)  # as mails and web servers write it
     return datetime.fromisoformat(text)
 
@@ -396,7 +399,8 @@ class Guideline(PlainStruct, frozen=True, kw_only=True, dict=True):
 
     def __str__(self) -> str:
         """Write the guideline in one line: `G1: Say sorry first. (t-1@ana)`."""
-        return f"{self.id}: {self.text} ({', '.join(map(str, self.supported_by)) or self.origin})"
+        source = ", ".join(map(str, self.supported_by)) or self.origin
+        return f"{self.id}: {self.text} ({source})"
 
     def __repr__(self) -> str:
         return f"<Guideline {self}>"
@@ -418,29 +422,30 @@ class Usage(PlainStruct, frozen=True, kw_only=True):
     seconds: dict[str, float] = msgspec.field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.cost is None and not (
-            self.calls or self.input_tokens or self.output_tokens
-        ):
-            msgspec.structs.force_setattr(
-                self, "cost", 0.0
-            )  # who asked nobody has paid nothing
+        asked = self.calls or self.input_tokens or self.output_tokens
+        if self.cost is None and not asked:  # who asked nobody has paid nothing
+            msgspec.structs.force_setattr(self, "cost", 0.0)
 
     def __add__(self, other: Usage) -> Usage:
-        both = self.cost is not None and other.cost is not None
+        cost = None
+        if self.cost is not None and other.cost is not None:
+            cost = self.cost + other.cost
+        seconds = dict(self.seconds)
+        for phase, more in other.seconds.items():
+            seconds[phase] = seconds.get(phase, 0.0) + more
         return Usage(
             calls=self.calls + other.calls,
             input_tokens=self.input_tokens + other.input_tokens,
             cached_tokens=self.cached_tokens + other.cached_tokens,
             output_tokens=self.output_tokens + other.output_tokens,
-            cost=(self.cost or 0.0) + (other.cost or 0.0) if both else None,
-            seconds={
-                phase: self.seconds.get(phase, 0.0) + other.seconds.get(phase, 0.0)
-                for phase in dict.fromkeys((*self.seconds, *other.seconds))
-            },
+            cost=cost,
+            seconds=seconds,
         )
 
     def __radd__(self, other: object) -> Self | Usage:
-        return self if other == 0 else NotImplemented  # so that sum() works
+        if other != 0:  # with which sum() begins
+            return NotImplemented
+        return self
 
 
 class Finding(PlainStruct, frozen=True, kw_only=True):
@@ -466,14 +471,16 @@ class Finding(PlainStruct, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         """Write `G3 (t-3@ana) applies, here: "$20"`, its probability, or a test and its answer."""
-        who = f"{self.guideline} ({', '.join(map(str, self.taught_by)) or 'a person'})"
+        source = ", ".join(map(str, self.taught_by)) or "a person"
+        who = f"{self.guideline} ({source})"
         if self.test is not None:
-            return f"{who}: {self.test}: {'yes' if self.holds else 'no'}"
+            answer = "yes" if self.holds else "no"
+            return f"{who}: {self.test}: {answer}"
         if self.probability is not None:
             return f"{who}: the item goes against it: {self.probability:.0%}"
-        return f"{who} applies" + (
-            f', here: "{self.evidence}"' if self.evidence else ""
-        )
+        if self.evidence:
+            return f'{who} applies, here: "{self.evidence}"'
+        return f"{who} applies"
 
 
 class Judgment(PlainStruct, Generic[ValueT_co], frozen=True, kw_only=True):
@@ -534,7 +541,8 @@ class Judgment(PlainStruct, Generic[ValueT_co], frozen=True, kw_only=True):
             value = getattr(self, name)
             if value not in (None, ""):
                 fields.append(f"{name}={value!r}")
-        return f"Judgment({', '.join(fields)})"
+        shown = ", ".join(fields)
+        return f"Judgment({shown})"
 
 
 # Here, where one thread is: msgspec 0.22 crashes the process where several threads are the first to

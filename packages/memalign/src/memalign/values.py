@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from contextlib import suppress
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
@@ -57,6 +58,7 @@ _TRUTHS = {word: truth for truth, words in _WORDS.items() for word in words.spli
 
 _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(?:,\d{3})+")
 _DECIMAL_COMMA = re.compile(r"[+-]?(?:\d{1,3}(?:\.\d{3})+|\d{1,300}),\d{1,300}")
+_SWAPPED = str.maketrans(",", ".", ".")
 _DECIMAL_POINT = re.compile(r"[+-]?\d{1,3}(?:,\d{3})+\.\d{1,300}")
 
 
@@ -64,13 +66,16 @@ def value_text(value: Value | None) -> str:
     """Return a label as files write it: `true`, `4`, `Refuted`."""
     if isinstance(value, bool):
         return "true" if value else "false"
-    # Two labels must not look the same.
-    return f"{value:.12g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return f"{value:.12g}"  # two labels must not look the same
+    return str(value)
 
 
 def dollars(amount: float) -> str:
     """Return US dollars for people, to two digits: `$0.0003`, `$12`, `$1,240`."""
-    return f"${amount:,.0f}" if amount >= 100 else f"${amount:.2g}"
+    if amount >= 100:
+        return f"${amount:,.0f}"
+    return f"${amount:.2g}"
 
 
 class ValueType(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,8 +99,10 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
         """
         if isinstance(value_type, ValueType):
             return value_type
-        if value_type in (bool, str):
-            return cls(kind="bool" if value_type is bool else "str")
+        if value_type is bool:
+            return cls(kind="bool")
+        if value_type is str:
+            return cls(kind="str")
         if value_type in (int, float):
             name = "int" if value_type is int else "float"
             raise InvalidValueType(
@@ -121,7 +128,7 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
         listed = list(members)
         values = [member.value for member in listed]
         if all(isinstance(value, str) for value in values):
-            return cls._choice(tuple(str(value) for value in values))
+            return cls._choice(values)
         if all(isinstance(member, int) for member in listed):
             low = min(values)
             high = max(values)
@@ -129,28 +136,26 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
                 raise InvalidValueType(
                     f"{members.__name__}: its numbers have gaps; write int:{low}..{high} or texts"
                 )
-            return cls._number("int", low, high, written=members.__name__)
-        return cls._choice(tuple(member.name for member in listed))
+            return cls._number(low, high, whole=True, written=members.__name__)
+        return cls._choice([member.name for member in listed])
 
     @classmethod
-    def _choice(cls, choices: tuple[object, ...]) -> ValueType:
-        names = tuple(
-            choice for choice in choices if isinstance(choice, str) and choice.strip()
-        )
-        if (
-            len(names) != len(choices)
-            or len(names) < 2
-            or len(set(names)) != len(names)
-        ):
+    def _choice(cls, choices: Sequence[object]) -> ValueType:
+        names: list[str] = []
+        for choice in choices:
+            if isinstance(choice, str) and choice.strip() and choice not in names:
+                names.append(choice)
+        if len(names) < len(choices) or len(names) < 2:
             raise InvalidValueType(
                 f"choices must be two or more different texts that are not empty, not {choices!r}"
             )
-        if odd := [name for name in names if "|" in name or name != name.strip()]:
+        for name in names:
             # A file writes A|B: such a choice would come back from it as another.
-            raise InvalidValueType(
-                f"the choice {odd[0]!r} contains '|', or begins or ends with white space"
-            )
-        return cls(kind="choice", choices=names)
+            if "|" in name or name != name.strip():
+                raise InvalidValueType(
+                    f"the choice {name!r} contains '|', or begins or ends with white space"
+                )
+        return cls(kind="choice", choices=tuple(names))
 
     @classmethod
     def _bounded(cls, annotation: object) -> ValueType:
@@ -159,41 +164,48 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
             raise InvalidValueType(
                 f"only int and float have bounds, but this is {annotation!r}"
             )
-        low = high = None
+        low = None
+        high = None
         for bound in metadata:
             # annotated-types' Ge, Le and Interval, and pydantic's Field, all show their bounds as
             # ge and le (Field inside its own metadata), so we need neither library to read them.
             for part in (bound, *getattr(bound, "metadata", ())):
-                low = part.ge if getattr(part, "ge", None) is not None else low
-                high = part.le if getattr(part, "le", None) is not None else high
-        return cls._number(
-            "int" if base is int else "float", low, high, written=repr(annotation)
-        )
+                least = getattr(part, "ge", None)
+                most = getattr(part, "le", None)
+                if least is not None:
+                    low = least
+                if most is not None:
+                    high = most
+        return cls._number(low, high, whole=base is int, written=repr(annotation))
 
     @classmethod
-    def _number(
-        cls, kind: Literal["int", "float"], low: Any, high: Any, *, written: str
-    ) -> ValueType:
+    def _number(cls, low: Any, high: Any, *, whole: bool, written: str) -> ValueType:
+        kind: Literal["int", "float"] = "int" if whole else "float"
         if low is None or high is None:
             raise InvalidValueType(
                 f"{written}: numbers need both bounds, for example {kind}:1..5"
             )
-        if not -math.inf < low < high < math.inf or (
-            kind == "int" and (low != int(low) or high != int(high))
-        ):
-            whole = " whole" if kind == "int" else ""
+        fits = -math.inf < low < high < math.inf
+        if fits and whole:
+            fits = low == int(low) and high == int(high)
+        if not fits:
+            numbers = "finite whole numbers" if whole else "finite numbers"
             raise InvalidValueType(
-                f"{written}: the bounds must be two finite{whole} numbers, the lower one first"
+                f"{written}: the bounds must be two {numbers}, the lower one first"
             )
         return cls(kind=kind, low=float(low), high=float(high))
 
     @classmethod
     def _parse(cls, spec: str) -> ValueType:
         if "|" in spec:
-            return cls._choice(tuple(choice.strip() for choice in spec.split("|")))
-        kind, colon, bounds = spec.lower().partition(":")
-        if kind in ("bool", "str") and not colon:
-            return cls(kind="bool" if kind == "bool" else "str")
+            choices = [choice.strip() for choice in spec.split("|")]
+            return cls._choice(choices)
+        name = spec.lower()
+        if name == "bool":
+            return cls(kind="bool")
+        if name == "str":
+            return cls(kind="str")
+        kind, colon, bounds = name.partition(":")
         if kind in ("int", "float") and colon:
             try:
                 low, high = map(float, bounds.split(".."))
@@ -201,9 +213,7 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
                 raise InvalidValueType(
                     f"{spec!r}: bounds look like {kind}:1..5"
                 ) from None
-            return cls._number(
-                "int" if kind == "int" else "float", low, high, written=spec
-            )
+            return cls._number(low, high, whole=kind == "int", written=spec)
         raise InvalidValueType(
             f"there is no value type {spec!r}; use one of {type_names}"
         )
@@ -213,8 +223,10 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
         """The type as files and flags write it; `ValueType.of(t.spec) == t`."""
         if self.kind == "choice":
             return "|".join(self.choices)
-        if self.kind in ("int", "float"):
-            return f"{self.kind}:{_bound_text(self.low)}..{_bound_text(self.high)}"
+        if self.numeric:
+            low = _bound_text(self.low)
+            high = _bound_text(self.high)
+            return f"{self.kind}:{low}..{high}"
         return self.kind
 
     @property
@@ -222,8 +234,10 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
         """The type as Python writes it: bool, str, a Literal, or an Annotated number."""
         if self.kind == "choice":
             return Literal[self.choices]
-        if self.kind in ("bool", "str"):
-            return bool if self.kind == "bool" else str
+        if self.kind == "bool":
+            return bool
+        if self.kind == "str":
+            return str
         from annotated_types import Ge, Le  # only numbers need it
 
         low = self.low or 0.0
@@ -246,9 +260,9 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
                 kind = "a whole number" if self.kind == "int" else "a number"
                 if not self.bounded:
                     return kind
-                return (
-                    f"{kind} from {_bound_text(self.low)} to {_bound_text(self.high)}"
-                )
+                low = _bound_text(self.low)
+                high = _bound_text(self.high)
+                return f"{kind} from {low} to {high}"
 
     @property
     def labels(self) -> tuple[Value, ...]:
@@ -257,14 +271,11 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
             return (True, False)
         if self.kind == "choice":
             return self.choices
-        if (
-            self.kind == "int"
-            and self.low is not None
-            and self.high is not None
-            and self.high - self.low <= 1000
-        ):
-            return tuple(range(int(self.low), int(self.high) + 1))
-        return ()
+        if self.kind != "int" or self.low is None or self.high is None:
+            return ()
+        if self.high - self.low > 1000:
+            return ()
+        return tuple(range(int(self.low), int(self.high) + 1))
 
     @property
     def numeric(self) -> bool:
@@ -286,14 +297,17 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
         """How far apart two floats may be and still agree: a tenth of a bounded scale, else 0."""
         if self.kind != "float" or not self.bounded:
             return 0.0
-        return FLOAT_TOLERANCE * ((self.high or 0.0) - (self.low or 0.0))
+        scale = (self.high or 0.0) - (self.low or 0.0)
+        return FLOAT_TOLERANCE * scale
 
     def agree(self, one: Value, other: Value) -> bool:
         """Return whether two values say the same: equal ones, and floats within the `tolerance`."""
+        if one == other:
+            return True
         # Texts also of a judge that once answered otherwise.
         if isinstance(one, str) or isinstance(other, str):
-            return one == other
-        return one == other or abs(one - other) <= self.tolerance
+            return False
+        return abs(one - other) <= self.tolerance
 
     def parse(self, raw: object) -> Value:
         """Read the value that `raw` (from a file, a person or a model) means.
@@ -303,13 +317,10 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
         with what is allowed.
         """
         value: Value | None
-        # The value of a text or a number, else the name, as `of` reads the type.
         if isinstance(raw, Enum):
-            raw = (
-                raw.value
-                if isinstance(raw.value, str) or isinstance(raw, int)
-                else raw.name
-            )
+            # The value of a text or a number, else the name, as `of` reads the type.
+            has_value = isinstance(raw.value, str) or isinstance(raw, int)
+            raw = raw.value if has_value else raw.name
         match self.kind:
             case "bool":
                 value = self._parse_bool(raw)
@@ -328,9 +339,11 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
     def _parse_bool(self, raw: object) -> bool | None:
         if isinstance(raw, bool):
             return raw
-        if isinstance(raw, float):
-            return bool(raw) if raw in (0, 1) else None
-        word = label_form(str(raw)) if isinstance(raw, str | int) else ""
+        if isinstance(raw, float) and raw in (0, 1):
+            return bool(raw)
+        if not isinstance(raw, str | int):
+            return None
+        word = label_form(str(raw))
         return _TRUTHS.get(word)
 
     def _parse_choice(self, raw: object) -> str | None:
@@ -341,33 +354,37 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
         word = str(raw).strip()
         if word in self.choices:
             return word
-        if word.endswith(".0") and word.removesuffix(".0") in self.choices:
-            return word.removesuffix(".0")  # the same 1 in a file of text
-        folded = [
-            choice for choice in self.choices if label_form(choice) == label_form(word)
-        ]
-        return folded[0] if len(folded) == 1 else None
+        whole = word.removesuffix(".0")
+        if whole in self.choices:
+            return whole  # the same 1 in a file of text
+        form = label_form(word)
+        folded = [choice for choice in self.choices if label_form(choice) == form]
+        if len(folded) != 1:
+            return None
+        return folded[0]
 
     def _parse_number(self, raw: object) -> int | float | None:
         if isinstance(raw, bool) or not isinstance(raw, str | int | float):
             return None
-        fitting = {number for number in _numbers(raw, self.high) if self._fits(number)}
+        fitting = sorted(filter(self._fits, _numbers(raw, self.high)))
+        if not fitting:
+            return None
         if len(fitting) > 1:
-            several = " or ".join(map(_bound_text, sorted(fitting)))
+            several = " or ".join(map(_bound_text, fitting))
             raise InvalidValue(
                 f"value {_shorten(raw)} may be {several}; write it with a decimal point"
             )
-        for number in fitting:
-            return number if self.kind == "float" else int(number)
-        return None
+        number = fitting[0]
+        if self.kind == "int":
+            return int(number)
+        return number
 
     def _fits(self, number: float) -> bool:
-        inside = (
-            self.low is not None
-            and self.high is not None
-            and self.low <= number <= self.high
-        )
-        return inside and (self.kind == "float" or number == int(number))
+        if self.low is None or self.high is None:
+            return False
+        if not self.low <= number <= self.high:
+            return False
+        return self.kind == "float" or number == int(number)
 
     def json_schema(self) -> dict[str, Any]:
         """Return the JSON schema of one value, for structured output and grammars."""
@@ -376,13 +393,16 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
                 return {"type": "boolean"}
             case "choice":
                 return {"type": "string", "enum": list(self.choices)}
-            case "int" | "float" if not self.bounded:
-                return {"type": "integer" if self.kind == "int" else "number"}
+            case "int" if not self.bounded:
+                return {"type": "integer"}
+            case "float" if not self.bounded:
+                return {"type": "number"}
             case "int":
                 # An enum, not minimum and maximum: grammars and strict modes of several providers
                 # ignore bounds.
-                if 0 < len(self.labels) <= 101:
-                    return {"type": "integer", "enum": list(self.labels)}
+                labels = list(self.labels)
+                if 0 < len(labels) <= 101:
+                    return {"type": "integer", "enum": labels}
                 return {
                     "type": "integer",
                     "minimum": int(self.low or 0),
@@ -397,28 +417,37 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
 def _numbers(raw: str | int | float, high: float | None) -> set[float]:
     """Return the numbers that a cell may mean, by its commas, points and sign of per cent."""
     if not isinstance(raw, str):
-        return {float(raw)} if abs(raw) < 10**300 else set()
+        if abs(raw) >= 10**300:
+            return set()
+        return {float(raw)}
     text = raw.strip().replace("\u2212", "-")  # the minus that word processors write
     if text.endswith("%") and high is not None and high <= 1:
-        return {number / 100 for number in _numbers(text[:-1], 100)}
+        percents = _numbers(text[:-1], 100)
+        return {percent / 100 for percent in percents}
+    if "_" in text:
+        return set()
     with suppress(ValueError):
-        return {float(text)} if "_" not in text else set()
-    numbers = set()
-    if _THOUSANDS.fullmatch(text):
-        numbers.add(float(text.replace(",", "")))
+        return {float(text)}
+    written: list[str] = []
+    if _THOUSANDS.fullmatch(text) or _DECIMAL_POINT.fullmatch(text):
+        written.append(text.replace(",", ""))
     if _DECIMAL_COMMA.fullmatch(text):
-        numbers.add(float(text.replace(".", "").replace(",", ".")))
-    if _DECIMAL_POINT.fullmatch(text):
-        numbers.add(float(text.replace(",", "")))
-    return numbers
+        written.append(text.translate(_SWAPPED))
+    return set(map(float, written))
 
 
 def _bound_text(bound: float | None) -> str:
     """Return a bound as people write it, with every digit that it has: 5, 0.5, 1000001."""
     number = bound or 0.0
-    return str(int(number)) if number == int(number) else repr(number)
+    whole = int(number)
+    if number == whole:
+        return str(whole)
+    return repr(number)
 
 
 def _shorten(raw: object, limit: int = 60) -> str:
     text = value_text(raw) if isinstance(raw, bool) else repr(raw)
-    return text if len(text) <= limit else f"{text[:limit]}… ({len(text)} characters)"
+    if len(text) <= limit:
+        return text
+    beginning = text[:limit]
+    return f"{beginning}… ({len(text)} characters)"

@@ -44,6 +44,9 @@ SHORT = 24
 USEFUL = 60
 """Tokens below which a text is left out altogether: nobody can learn anything from less."""
 
+_LONGEST = 10**7
+"""Tokens that no comment has."""
+
 
 class FittedFields(NamedTuple):
     """Fields encoded, and notes on what is missing in them."""
@@ -83,11 +86,8 @@ def fit_fields(content: Mapping[str, object], tokens: int) -> FittedFields:
     sizes: dict[str, int] = {}
     for name, value in content.items():
         text = whole(name, value, tokens)
-        if text is None:
-            sizes[name] = tokens + 1
-        else:
-            fields[name] = text
-            sizes[name] = estimate_tokens(text)
+        fields[name] = text or ""
+        sizes[name] = tokens + 1 if text is None else estimate_tokens(text)
     if sum(sizes.values()) <= tokens:
         return FittedFields(fields)
     notes: list[str] = []
@@ -103,8 +103,7 @@ def fit_fields(content: Mapping[str, object], tokens: int) -> FittedFields:
         shortened = cut(name, content[name], share)
         fields[name] = shortened.text
         notes.append(shortened.note)
-    in_order = {name: fields[name] for name in content}
-    return FittedFields(in_order, tuple(notes))
+    return FittedFields(fields, tuple(notes))
 
 
 def fit_example(
@@ -163,14 +162,7 @@ def fit_records(
     if fits(encoded(0, None)):
         room = _largest(lambda tokens: fits(encoded(tokens, None)), most)
         return encoded(room, None)
-    longest = 0
-    for record in records:
-        for text in (record.rationale, record.value):
-            if isinstance(text, str):
-                size = len(text.encode("utf-8", "surrogatepass"))
-                longest = max(longest, size)
-    words = _largest(lambda tokens: fits(encoded(0, tokens)), longest)
-    return encoded(0, words)
+    return encoded(0, _largest(lambda tokens: fits(encoded(0, tokens)), _LONGEST))
 
 
 def _encoded(record: FeedbackRecord, case: int, words: int | None) -> DistilRecord:
@@ -189,13 +181,11 @@ def _encoded(record: FeedbackRecord, case: int, words: int | None) -> DistilReco
             return encode(value)
         return _within("", value, tokens)
 
-    fields: list[tuple[str, str]] = []
-    for name, value in record.content:
-        text = _within(name, value, case)
-        fields.append((name, text))
     return DistilRecord(
         label=record.label,
-        fields=tuple(fields),
+        fields=tuple(
+            (name, _within(name, value, case)) for name, value in record.content
+        ),
         judge=text_of(record.judge, case),
         judge_rationale=text_of(record.judge_rationale, case),
         value=text_of(record.value, words),
@@ -264,13 +254,8 @@ def fit_guidelines(
         if guideline.pinned or used + size <= tokens:
             chosen.add(guideline.id)
             used += size
-    fitting: list[Guideline] = []
-    left_out: list[str] = []
-    for guideline in guidelines:
-        if guideline.id in chosen:
-            fitting.append(guideline)
-        else:
-            left_out.append(guideline.id)
+    fitting = [guideline for guideline in guidelines if guideline.id in chosen]
+    left_out = [guideline.id for guideline in guidelines if guideline.id not in chosen]
     return tuple(fitting), tuple(left_out)
 
 
@@ -298,14 +283,12 @@ def whole(name: str, value: object, tokens: int) -> str | None:
         value: What it holds.
         tokens: Its room.
     """
-    turns = _turns_in(name, value)
+    turns = turns_of(value) if name == "conversation" else None
     if turns is not None:
-        lines = _turn_lines(turns)
-        return _joined(lines, tokens)
-    tree = _tree_in(name, value)
+        return _joined(_turn_lines(turns), tokens)
+    tree = span_tree(value) if name == "trace" else None
     if tree is not None:
-        lines = tree_lines(tree)
-        return _joined(lines, tokens)
+        return _joined(tree_lines(tree), tokens)
     # A text over the whole budget is cut in any case: to encode megabytes of it first would hold
     # everybody up.
     if isinstance(value, str) and len(value) > tokens * BYTES_PER_TOKEN:
@@ -321,26 +304,15 @@ def cut(name: str, value: object, tokens: int) -> Cut:
         value: What it holds.
         tokens: Its room.
     """
-    turns = _turns_in(name, value)
+    turns = turns_of(value) if name == "conversation" else None
     if turns is not None:
         return _cut_turns(turns, tokens)
-    tree = _tree_in(name, value)
+    tree = span_tree(value) if name == "trace" else None
     if tree is not None:
         return _cut_tree(tree, tokens)
-    written = value if isinstance(value, str) else encode(value)
+    length = len(value) if isinstance(value, str) else len(encode(value))
     text = shorten(value, tokens)
-    lengths = f"from {len(written):,} to {len(text):,} characters"
-    return Cut(text, f"{name} truncated {lengths}")
-
-
-def _turns_in(name: str, value: object) -> tuple[Turn, ...] | None:
-    """Return the turns of a field; None for any but a conversation of several."""
-    return turns_of(value) if name == "conversation" else None
-
-
-def _tree_in(name: str, value: object) -> SpanTree | None:
-    """Return the spans of a field; None for any but a trace in one of the usual forms."""
-    return span_tree(value) if name == "trace" else None
+    return Cut(text, f"{name} truncated from {length:,} to {len(text):,} characters")
 
 
 def _joined(lines: Iterable[str], tokens: int) -> str | None:
@@ -357,21 +329,17 @@ def _joined(lines: Iterable[str], tokens: int) -> str | None:
 
 def _cut_tree(tree: SpanTree, tokens: int) -> Cut:
     """Show all spans with their values cut to one length, or an outline if that is too long."""
-    spans = counted(len(tree.spans), "span")
-    over = f"{spans} are over the budget of {tokens:,} tokens"
+    over = (
+        f"{counted(len(tree.spans), 'span')} are over the budget of {tokens:,} tokens"
+    )
 
     def within(room: int) -> str | None:
-        lines = tree_lines(tree, room)
-        return _joined(lines, tokens)
+        return _joined(tree_lines(tree, room), tokens)
 
-    def fits(room: int) -> bool:
-        return within(room) is not None
-
-    room = _largest(fits, tokens)
+    room = _largest(lambda room: within(room) is not None, tokens)
     text = within(room) if room > SHORT else None
     if text is None:
-        text = outline(tree, tokens)
-        return Cut(text, f"trace in outline: {over}")
+        return Cut(outline(tree, tokens), f"trace in outline: {over}")
     return Cut(text, f"trace: {over}, and long values in them are cut")
 
 
@@ -389,20 +357,15 @@ def _turn_line(number: int, turn: Turn, tokens: int | None = None) -> str:
     if turn.content is not None:
         parts.append(("", turn.content))
     if turn.calls:
-        calls = list(turn.calls)
-        parts.append(("calls ", calls))
+        parts.append(("calls ", list(turn.calls)))
     if turn.rest:
         parts.append(("with ", turn.rest))
-    room = tokens
-    if tokens is not None and parts:
-        room = tokens // len(parts)
-    texts: list[str] = []
-    for word, value in parts:
-        text = encode_within(value, room)
-        texts.append(f"{word}{text}")
-    speaker = f"{number} {turn.role}" if turn.role else f"{number}"
+    room = tokens // len(parts) if tokens is not None and parts else None
+    texts = [f"{word}{encode_within(value, room)}" for word, value in parts]
     said = " ".join(texts)
-    return f"{speaker}: {said}"
+    if turn.role:
+        return f"{number} {turn.role}: {said}"
+    return f"{number}: {said}"
 
 
 def _cut_turns(turns: Sequence[Turn], tokens: int) -> Cut:
@@ -411,48 +374,35 @@ def _cut_turns(turns: Sequence[Turn], tokens: int) -> Cut:
     The first and the last turn always stay; one that takes more than a quarter of the room is cut.
     """
     count = len(turns)
-    share = (tokens - 20) // min(count, 4)
-    most = max(share, 40)
-    front: list[str] = []
-    back: list[str] = []  # from the last turn on
-    front_size = 0
-    back_size = 0
-    while len(front) + len(back) < count:
-        at_end = back_size <= 2 * front_size
-        place = count - 1 - len(back) if at_end else len(front)
+    most = max((tokens - 20) // min(count, 4), 40)
+    lines: dict[int, str] = {}
+    begin = 0
+    end = count
+    front = 0  # tokens of the turns before `begin`
+    back = 0  # tokens of the turns from `end` on
+    while begin < end:
+        at_end = back <= 2 * front
+        place = end - 1 if at_end else begin
         line = _turn_line(place + 1, turns[place], most)
         size = estimate_tokens(line)
-        used = front_size + back_size + size + 20
-        if used > tokens and len(front) + len(back) >= 2:
+        if front + back + size + 20 > tokens and len(lines) >= 2:
             break
+        lines[place] = line
         if at_end:
-            back.append(line)
-            back_size += size
+            end -= 1
+            back += size
         else:
-            front.append(line)
-            front_size += size
-    notes: list[str] = []
-    shown = [counted(count, "turn"), *front]
-    gap = _gap(len(front) + 1, count - len(back))
-    if gap:
+            begin += 1
+            front += size
+    shown = [counted(count, "turn"), *map(lines.__getitem__, range(begin))]
+    notes = []
+    if begin < end:
+        gap = f"turn {end}" if end - begin == 1 else f"turns {begin + 1} to {end}"
         notes.append(f"{gap} of {count} left out")
         shown.append(f"… {notes[0]}")
-    shown += reversed(back)
-    kept = [*turns[: len(front)], *turns[count - len(back) :]]
-    long = 0
-    for turn in kept:
-        content = encode(turn.content)
-        long += estimate_tokens(content) > most
+    shown += map(lines.__getitem__, range(end, count))
+    long = sum(estimate_tokens(encode(turns[place].content)) > most for place in lines)
     if long:
-        turns_cut = counted(long, "long turn")
-        notes.append(f"{turns_cut} cut")
-    said = ", ".join(notes)
+        notes.append(f"{counted(long, 'long turn')} cut")
     over = f"over the budget of {tokens:,} tokens"
-    return Cut("\n".join(shown), f"conversation: {said}: {over}")
-
-
-def _gap(first: int, last: int) -> str:
-    """Return how the turns from one to another are called, empty if there is none of them."""
-    if first > last:
-        return ""
-    return f"turn {first}" if first == last else f"turns {first} to {last}"
+    return Cut("\n".join(shown), f"conversation: {', '.join(notes)}: {over}")

@@ -21,10 +21,8 @@ def tree_lines(tree: SpanTree, tokens: int | None = None) -> Iterator[str]:
     yield _facts(tree)
     for span in tree.spans:
         yield _span_line(span)
-        indent = _indent(span)
         for name, value in _span_parts(span):
-            text = encode_within(value, tokens)
-            yield f"{indent}  {name}: {text}"
+            yield f"{_indent(span)}  {name}: {encode_within(value, tokens)}"
 
 
 def outline(tree: SpanTree, tokens: int) -> str:
@@ -36,8 +34,7 @@ def outline(tree: SpanTree, tokens: int) -> str:
         tree: The trace.
         tokens: About how many the outline may take.
     """
-    room = max(tokens // 4, 40)
-    lines = [_facts(tree), *_ends(tree, room)]
+    lines = [_facts(tree), *_ends(tree, max(tokens // 4, 40))]
     used = sum(map(estimate_tokens, lines)) + 30
     named: dict[int, str] = {}
     spans = enumerate(tree.spans)
@@ -47,8 +44,7 @@ def outline(tree: SpanTree, tokens: int) -> str:
         if used > tokens:
             break
         named[place] = line
-    for _, line in sorted(named.items()):
-        lines.append(line)
+    lines += [named[place] for place in sorted(named)]
     rest = len(tree.spans) - len(named)
     if rest:
         lines.append(f"… {rest:,} more spans are not named here")
@@ -76,8 +72,7 @@ def _ends(tree: SpanTree, room: int) -> Iterator[str]:
 
 def _rank(span: Span) -> tuple[bool, int]:
     """Return the place of a span in an outline: failed and uppermost ones first, then by depth."""
-    is_ordinary = span.status != "error" and span.depth > 0
-    return is_ordinary, span.depth
+    return span.status != "error" and span.depth > 0, span.depth
 
 
 def _outlined(span: Span) -> str:
@@ -110,9 +105,7 @@ def _span_line(span: Span) -> str:
         facts.append(f"in {span.parent}")
     if span.message:
         facts.append(encode(span.message))
-    indent = _indent(span)
-    line = " ".join(facts)
-    return f"{indent}{line}"
+    return _indent(span) + " ".join(facts)
 
 
 def _span_parts(span: Span) -> Iterator[tuple[str, object]]:
