@@ -12,15 +12,16 @@ from typing import Any
 
 from memalign.errors import InputError, RowError
 from memalign.io.columns import Columns
-from memalign.io.rows import Row, file_texts
+from memalign.io.rows import ReadRow, ReadRows, Row, file_texts
 
 __all__ = ["delimited_rows", "distinct_names", "table_rows"]
 
+_NAMED_MARK = re.compile(r"sep=(.)\s*$", re.IGNORECASE)
 _TITLE_ROWS = 20
 """Rows among which the header of a table is looked for."""
 
 
-def delimited_rows(path: Path, columns: Columns) -> Iterator[Row | RowError]:
+def delimited_rows(path: Path, columns: Columns) -> ReadRows:
     """Read the rows of a CSV or TSV file, under the row that has the names of columns.
 
     The mark between cells is the one by which a row names most columns: a comma, a semicolon, a tab
@@ -32,9 +33,13 @@ def delimited_rows(path: Path, columns: Columns) -> Iterator[Row | RowError]:
     # The standard reader refuses cells over 128 KiB unless told otherwise, for the whole process.
     csv.field_size_limit(max(csv.field_size_limit(), 2**31 - 1))
     first = list(islice(file_texts(path), _TITLE_ROWS))
-    named = re.match(r"sep=(.)\s*$", "".join(first[:1]), re.IGNORECASE)
-    begin = 1 if named else 0
-    mark = named[1] if named else _mark_of(first, columns)
+    begin = 0
+    named = _NAMED_MARK.match(first[0]) if first else None
+    if named:
+        begin = 1
+        mark = named[1]
+    else:
+        mark = _mark_of(first, columns)
     texts: Iterator[str] = islice(file_texts(path), begin, None)
     if _written_by_spark(path, mark):
         texts = map(_doubled, texts)
@@ -48,8 +53,12 @@ def _mark_of(first: Sequence[str], columns: Columns) -> str:
 
     def fit(mark: str) -> tuple[int, int]:
         rows = list(csv.reader(lines, delimiter=mark))
-        named = max((_known(cells, columns) for cells in rows), default=0)
-        return (named if named > 1 else 0, len(rows[0]) if rows else 0)
+        if not rows:
+            return 0, 0
+        named = max(_known(cells, columns) for cells in rows)
+        if named < 2:
+            named = 0
+        return named, len(rows[0])
 
     return max(",;\t|", key=fit)
 
@@ -99,7 +108,7 @@ def table_rows(
     columns: Columns,
     *,
     ragged: bool = False,
-) -> Iterator[Row | RowError]:
+) -> ReadRows:
     """Return the rows under a table's header: the first row that names two columns, else the first.
 
     A table may have a title, or a line on its export, above its header.
@@ -133,8 +142,8 @@ def _header_names(path: Path, cells: Sequence[Any], columns: Columns) -> list[st
     """Return the names of columns; a column without one is called by its place."""
     names: list[str] = []
     for position, cell in enumerate(cells, 1):
-        shown = "" if cell is None else str(cell).strip()
-        names.append(shown or f"column {position}")
+        name = "" if cell is None else str(cell).strip()
+        names.append(name or f"column {position}")
     return distinct_names(f"{path}: the header", names, columns)
 
 
@@ -144,31 +153,36 @@ def distinct_names(what: str, names: Sequence[str], columns: Columns) -> list[st
     Raises:
         InputError: A field is read from a name that is there twice.
     """
-    counts = Counter(names)
-    twice = sorted(name for name in columns.read if counts[name] > 1)
+    seen: Counter[str] = Counter()
+    made: list[str] = []
+    for name in names:
+        seen[name] += 1
+        if seen[name] > 1:
+            made.append(f"{name} ({seen[name]})")
+        else:
+            made.append(name)
+    twice = sorted(name for name in columns.read if seen[name] > 1)
     if twice:
         listed = ", ".join(twice)
         raise InputError(f"{what} has {listed} twice; give every column its own name")
-    seen: Counter[str] = Counter()
-    made = []
-    for name in names:
-        seen[name] += 1
-        made.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
     return made
 
 
 def _cells_row(
     line: int, cells: Sequence[Any], header: Sequence[str], *, ragged: bool
-) -> Row | RowError:
+) -> ReadRow:
     """Return the row of a table's cells; one that says nothing is None."""
-    extra = any(cell is not None and str(cell).strip() for cell in cells[len(header) :])
-    if extra or (len(cells) < len(header) and not ragged):
-        counts = f"the row has {len(cells)} cells and the header {len(header)}"
+    said: list[Any] = []
+    for cell in cells:
+        is_blank = isinstance(cell, str) and not cell.strip()
+        said.append(None if is_blank else cell)
+    width = len(header)
+    missing = width - len(cells)
+    if any(cell is not None for cell in said[width:]) or (missing > 0 and not ragged):
+        counts = f"the row has {len(cells)} cells and the header {width}"
         return RowError(line=line, reason=f"{counts}; write one cell for each column")
-    said = (
-        None if isinstance(cell, str) and not cell.strip() else cell for cell in cells
-    )
-    return Row(line=line, fields=dict(zip_longest(header, islice(said, len(header)))))
+    fields = dict(zip_longest(header, said[:width]))
+    return Row(line=line, fields=fields)
 
 
 # -- quotation marks of Spark ----------------------------------------------------------------------
@@ -181,7 +195,8 @@ def _doubled(text: str) -> str:
 
     def written(match: re.Match[str]) -> str:
         count = len(match[1])
-        return "\\" * (count // 2) + ('""' if count % 2 else '"')
+        quotation = '""' if count % 2 else '"'
+        return "\\" * (count // 2) + quotation
 
     return _BACKSLASHES.sub(written, text)
 
@@ -190,15 +205,17 @@ def _written_by_spark(path: Path, mark: str) -> bool:
     """Return whether a file is whole only if backslashes before quotation marks mean something."""
     if not any('\\"' in text for text in file_texts(path)):
         return False
-    return not _is_whole(file_texts(path), mark) and _is_whole(
-        map(_doubled, file_texts(path)), mark
-    )
+    if _is_whole(file_texts(path), mark):
+        return False
+    doubled = map(_doubled, file_texts(path))
+    return _is_whole(doubled, mark)
 
 
 def _is_whole(texts: Iterable[str], mark: str) -> bool:
     """Return whether every row can be read, and has as many cells as the first."""
     try:
         rows = csv.reader(texts, strict=True, delimiter=mark)
-        return len({len(cells) for cells in rows if cells}) == 1
+        widths = {len(cells) for cells in rows if cells}
     except csv.Error:
         return False
+    return len(widths) == 1

@@ -199,21 +199,22 @@ class _FeedbackReader(RowReader):
     def _check_against_others(self, feedback: Feedback) -> None:
         """Check one row against the rows before it and what the judge knows. Raises InputError."""
         name = feedback.id
-        if feedback.key in self._lines:
-            line = self._lines[feedback.key]
+        line = self._lines.get(feedback.key)
+        if line is not None:
             raise InputError(
                 f"{feedback.key} is also on line {line}; keep one of the two rows"
             )
         if not feedback.content:
             return
+        own_hash = feedback.content_hash
         if name in self._contents:
             line, first = self._contents[name]
-            if first.content_hash != feedback.content_hash:
+            if first.content_hash != own_hash:
                 differing = ", ".join(_differing(first, feedback))
                 raise InputError(
                     f"{differing} differ from {name!r} on line {line}; give it another id"
                 )
-        elif self._hashes.get(name, feedback.content_hash) != feedback.content_hash:
+        elif self._hashes.get(name, own_hash) != own_hash:
             raise InputError(
                 f"the judge has a case {name!r} with other content; give it another id, or "
                 f"unalign {name!r} first"
@@ -234,8 +235,12 @@ class _FeedbackReader(RowReader):
 
     def fields_needed(self) -> list[str]:
         """Return the fields for which a file must have a column."""
-        fields = list(self.needed()) if self._needs_content else []
-        return fields if "rationale" in self.columns else [*fields, "value"]
+        fields: list[str] = []
+        if self._needs_content:
+            fields += self.needed()
+        if "rationale" not in self.columns:
+            fields.append("value")
+        return fields
 
     def notes(self, source: str) -> list[str]:
         """Return what else became of the rows, and which of their columns are not used."""
@@ -253,8 +258,8 @@ class _FeedbackReader(RowReader):
 
 
 def _differing(one: Feedback, other: Feedback) -> list[str]:
-    return [
-        name
-        for name in CONTENT_FIELDS
-        if one.content.get(name) != other.content.get(name)
-    ]
+    differing: list[str] = []
+    for name in CONTENT_FIELDS:
+        if one.content.get(name) != other.content.get(name):
+            differing.append(name)
+    return differing

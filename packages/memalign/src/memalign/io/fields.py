@@ -96,10 +96,15 @@ def _meta(rest: dict[str, Any]) -> dict[str, Any]:
     meta = opened(rest.pop("meta", {}))
     if not isinstance(meta, Mapping):
         meta = {"meta": meta}
-    if "group" in rest and meta.get("group", rest["group"]) != rest["group"]:
-        raise InputError("group is both a column and a key of meta; keep one of them")
-    both = sorted(rest.keys() & meta.keys() - {"group"})
-    return {**rest, **meta, **{f"{name} (column)": rest[name] for name in both}}
+    merged = {**rest, **meta}
+    for name in sorted(rest.keys() & meta.keys()):
+        if name != "group":
+            merged[f"{name} (column)"] = rest[name]
+        elif meta[name] != rest[name]:
+            raise InputError(
+                "group is both a column and a key of meta; keep one of them"
+            )
+    return merged
 
 
 def without_labels(case: Mapping[str, Any]) -> dict[str, Any]:
@@ -114,15 +119,20 @@ def labels_of(case: Mapping[str, Any], value_type: ValueType | None) -> dict[str
         InputError: The source is no text, or the value is no label, or not one of the judge's value
             type.
     """
-    labels = {name: plain(case[name], name) for name in LABEL_FIELDS if name in case}
-    for name in ("rationale", "source", "created_at"):
-        text = labels.get(name)
-        if isinstance(text, str) and (not text.strip() or text.strip() in MISSING):
-            del labels[name]
+    labels: dict[str, Any] = {}
+    for name in LABEL_FIELDS:
+        if name not in case:
+            continue
+        label = plain(case[name], name)
+        is_word = name != "value" and isinstance(label, str)
+        if not is_word or label.strip() not in ("", *MISSING):
+            labels[name] = label
     if "source" in labels:
         labels["source"] = _name_of("source", labels["source"])
     value = _label(labels.pop("value", None), value_type)
-    return labels if value is None else labels | {"value": value}
+    if value is not None:
+        labels["value"] = value
+    return labels
 
 
 def _label(value: object, value_type: ValueType | None) -> Value | None:

@@ -50,7 +50,9 @@ def path_of(where: str | Path) -> Path:
 
 def target_of(path: Path) -> Path:
     """Return the file behind a link, so that the link stays one."""
-    return path.resolve() if path.is_symlink() else path
+    if path.is_symlink():
+        return path.resolve()
+    return path
 
 
 def is_device(path: Path) -> bool:

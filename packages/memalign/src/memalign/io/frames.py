@@ -10,10 +10,10 @@ from typing import Any, Protocol
 
 from memalign.content.json_values import whole_number
 from memalign.content.normal import whole_text
-from memalign.errors import ConfigurationError, InputError, RowError
+from memalign.errors import ConfigurationError, InputError
 from memalign.io.columns import Columns
 from memalign.io.delimited import distinct_names
-from memalign.io.rows import Row, reading
+from memalign.io.rows import ReadRows, Row, reading
 
 __all__ = [
     "Frame",
@@ -44,19 +44,22 @@ def is_frame(value: object) -> bool:
 
 def column_names(value: Any) -> list[str] | None:
     """Return the columns of a frame or data set, a named index among them, else None."""
-    names = getattr(
-        value, "column_names", None
-    )  # of Arrow tables and of Hugging Face's data sets
+    if isinstance(value, Mapping):
+        return None
+    # Of Arrow tables and of Hugging Face's data sets.
+    names = getattr(value, "column_names", None)
     if names is None and is_frame(value):
         names = getattr(value, "columns", None)
-    if names is None or isinstance(value, Mapping):
+    if names is None:
         return None
     listed = [str(name) for name in names]
     index = getattr(getattr(value, "index", None), "name", None)
-    return listed if index is None else [*listed, str(index)]
+    if index is not None:
+        listed.append(str(index))
+    return listed
 
 
-def frame_rows(frame: Any, columns: Columns) -> Iterator[Row | RowError]:
+def frame_rows(frame: Any, columns: Columns) -> ReadRows:
     """Read the rows of a frame or data set, each with its position; a named index is a column too.
 
     Codes of a data set's classes are their names.
@@ -115,21 +118,22 @@ def _with_index(frame: Any) -> Any:
                     "rename one of them"
                 )
             frame = frame.reset_index(name, drop=True)
-    return (
-        frame.reset_index()
-        if any(name is not None for name in frame.index.names)
-        else frame
-    )
+    if all(name is None for name in frame.index.names):
+        return frame
+    return frame.reset_index()
 
 
 def _named_once(frame: Any, kind: str, columns: Columns) -> Any:
     """Return a frame of Arrow or pandas with names that are texts, each once."""
     of_arrow = hasattr(frame, "rename_columns")
     labels = list(frame.column_names if of_arrow else frame.columns)
-    names = distinct_names(f"the {kind}", [_label(label) for label in labels], columns)
+    written = [_label(label) for label in labels]
+    names = distinct_names(f"the {kind}", written, columns)
     if names == labels:
         return frame
-    return frame.rename_columns(names) if of_arrow else frame.set_axis(names, axis=1)
+    if of_arrow:
+        return frame.rename_columns(names)
+    return frame.set_axis(names, axis=1)
 
 
 def _label(label: object) -> str:
@@ -139,7 +143,7 @@ def _label(label: object) -> str:
     return str(label)
 
 
-def parquet_rows(path: Path) -> Iterator[Row | RowError]:
+def parquet_rows(path: Path) -> ReadRows:
     """Read the rows of Parquet files; folders named `day=2026-01-01` are columns."""
     try:
         import pyarrow.dataset as ds  # type: ignore[import-untyped, import-not-found, unused-ignore]
@@ -172,14 +176,18 @@ def _rows(
     rows: Iterable[Mapping[str, Any]], names: Mapping[str, Sequence[str]]
 ) -> Iterator[Row]:
     """Return mappings as rows, each with its position; codes of classes become their `names`."""
-    # -1 says that there is no class.
     codes: dict[str, dict[Any, str | None]] = {}
     for name, classes in names.items():
-        codes[name] = {-1: None, **dict(enumerate(classes))}
+        codes[name] = dict(enumerate(classes))
+        codes[name][-1] = None  # there is no class
     for position, fields in enumerate(rows, 1):
-        read = {whole_text(str(name)): value for name, value in fields.items()}
-        for name in codes.keys() & read.keys():
-            read[name] = codes[name].get(whole_number(read[name]), read[name])
+        read: dict[str, Any] = {}
+        for column, value in fields.items():
+            name = whole_text(str(column))
+            read[name] = value
+            if name in codes:
+                code = whole_number(value)
+                read[name] = codes[name].get(code, value)
         yield Row(line=position, fields=read)
 
 
@@ -217,4 +225,6 @@ def _class_names(metadata: Any) -> dict[str, Sequence[str]]:
 def shown_id(fields: Mapping[str, Any]) -> str | None:
     """Return the row's id, where it has one as text or as a number."""
     name = whole_number(fields.get("id"))
-    return str(name) if isinstance(name, str | int) and str(name).strip() else None
+    if not isinstance(name, str | int):
+        return None
+    return str(name).strip() or None

@@ -195,15 +195,14 @@ def _lines_of(path: Path) -> Iterator[_Line]:
 
 
 def _is_cut(raw: bytes) -> bool:
-    """Return whether a line is the beginning of one of ours; a power cut leaves zeros after it."""
+    """Return whether a broken line begins as ours do and has no end.
+
+    A power cut leaves zeros after it.
+    """
     written = raw.rstrip(b"\0")
     begun = written[: len(_START)] == _START[: len(written)]
     unfinished = len(written) < len(raw) or not raw.endswith(b"\n")
-    try:
-        msgspec.json.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return begun and unfinished
-    return False
+    return begun and unfinished
 
 
 class JudgmentWriter(AbstractContextManager["JudgmentWriter"]):

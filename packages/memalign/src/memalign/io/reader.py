@@ -8,7 +8,7 @@ from memalign.content import Part, check_fields
 from memalign.errors import InputError, RowError
 from memalign.io.columns import unmapped
 from memalign.io.frames import shown_id
-from memalign.io.rows import Row
+from memalign.io.rows import ReadRow, Row
 from memalign.io.source import RowSource
 from memalign.types import CONTENT_FIELDS, Example, Feedback
 
@@ -29,7 +29,7 @@ class RowReader:
         self.bad: list[RowError] = []
         self.left_out: dict[str, str] = {}
 
-    def take(self, item: Row | RowError) -> None:
+    def take(self, item: ReadRow) -> None:
         """Take up a row; one that cannot be read or used is kept as a bad one."""
         if isinstance(item, RowError):
             self.bad.append(item)
@@ -64,10 +64,11 @@ class RowReader:
     def needed(self) -> Collection[str]:
         """Return the content that rows must have: what a judge reads, else the usual fields."""
         if self.parts:
-            return tuple(dict.fromkeys(Part.parse(name).field for name in self.parts))
-        return (
-            () if self.columns.keys() & set(CONTENT_FIELDS) else ("inputs", "outputs")
-        )
+            fields = [Part.parse(name).field for name in self.parts]
+            return tuple(dict.fromkeys(fields))
+        if self.columns.keys().isdisjoint(CONTENT_FIELDS):
+            return ("inputs", "outputs")
+        return ()
 
     def check_columns(self, source: RowSource, fields: Iterable[str]) -> None:
         """Check that a file or frame has a column for each field.

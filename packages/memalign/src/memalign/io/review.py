@@ -124,9 +124,11 @@ def _sheet_row(
     if judgment is not None:
         row |= {VERDICT: judgment.value, REASON: judgment.rationale}
     text = json.dumps({"id": example.id, **example.content}, separators=(",", ":"))
-    for number, start in enumerate(range(0, len(text), _LONGEST_CELL), 1):
-        name = HIDDEN if number == 1 else f"{HIDDEN} {number}"
-        row[name] = text[start : start + _LONGEST_CELL]
+    name = HIDDEN
+    for start in range(0, len(text), _LONGEST_CELL):
+        end = start + _LONGEST_CELL
+        row[name] = text[start:end]
+        name = f"{HIDDEN} {end // _LONGEST_CELL + 1}"
     return row
 
 

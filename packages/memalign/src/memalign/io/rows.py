@@ -6,13 +6,11 @@ import json
 import re
 from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
-
-import msgspec
 
 from memalign.content.json_values import Fault, decode_json
 from memalign.errors import InputError, MemalignError, RowError
@@ -20,6 +18,8 @@ from memalign.io.columns import FIELDS
 
 __all__ = [
     "Line",
+    "ReadRow",
+    "ReadRows",
     "Row",
     "decoded",
     "file_lines",
@@ -66,6 +66,13 @@ class Row:
     faults: tuple[Fault, ...] = ()
 
 
+ReadRow = Row | RowError
+"""A row, or what is wrong with it."""
+
+ReadRows = Iterator[ReadRow]
+"""The rows of a file, a frame or a list, in order."""
+
+
 @contextmanager
 def reading(name: object, kind: str = "") -> Iterator[None]:
     """Turn whatever a library meets in a file or frame into an InputError that names it.
@@ -85,7 +92,7 @@ def reading(name: object, kind: str = "") -> Iterator[None]:
         raise InputError(f"cannot read {name}{kind}: {reason}") from None
 
 
-def never_empty(name: str, rows: Iterable[Row | RowError]) -> Iterator[Row | RowError]:
+def never_empty(name: str, rows: Iterable[ReadRow]) -> ReadRows:
     """Yield the rows. Raises InputError, which calls them `name`, if there is none."""
     row = None
     for row in rows:
@@ -94,7 +101,7 @@ def never_empty(name: str, rows: Iterable[Row | RowError]) -> Iterator[Row | Row
         raise InputError(f"{name} has no rows")
 
 
-def json_rows(lines: Iterable[tuple[int, bytes]]) -> Iterator[Row | RowError]:
+def json_rows(lines: Iterable[tuple[int, bytes]]) -> ReadRows:
     """Read the rows of numbered lines of JSON; empty lines are left out.
 
     Objects in an array, in an object around it, or on several lines each, are read too: they are
@@ -106,11 +113,13 @@ def json_rows(lines: Iterable[tuple[int, bytes]]) -> Iterator[Row | RowError]:
         first.append((line, raw))
         if raw.removeprefix(BOM_UTF8).strip():
             break
-    rows = None
+    rows: Iterable[ReadRow] | None = None
     if first and _goes_on(first[-1][1]):
         first += lines
         rows = _document_rows(first)
-    yield from _line_rows(chain(first, lines)) if rows is None else rows
+    if rows is None:
+        rows = _line_rows(chain(first, lines))
+    yield from rows
 
 
 def _goes_on(raw: bytes) -> bool:
@@ -123,12 +132,16 @@ def _goes_on(raw: bytes) -> bool:
     except (ValueError, RecursionError):
         return True
     if isinstance(value, dict):
-        return _enveloped(text) is not None
-    # One object in it is enough: what else there is are bad rows.
-    return not value or any(isinstance(part, dict) for part in value)
+        return bool(_enveloped(text))
+    return value == [] or _has_objects(value)
 
 
-def _line_rows(lines: Iterable[tuple[int, bytes]]) -> Iterator[Row | RowError]:
+def _has_objects(value: object) -> bool:
+    """Return whether it is a list with an object in it: its other entries are bad rows."""
+    return isinstance(value, list) and any(isinstance(part, dict) for part in value)
+
+
+def _line_rows(lines: Iterable[tuple[int, bytes]]) -> ReadRows:
     for line, raw in lines:
         text = decoded(line, raw)
         if isinstance(text, RowError):
@@ -137,15 +150,19 @@ def _line_rows(lines: Iterable[tuple[int, bytes]]) -> Iterator[Row | RowError]:
             yield _row_of(line, text)
 
 
-def _row_of(line: int, text: str) -> Row | RowError:
-    """Return the row of an object's text."""
+def _row_of(line: int, text: str) -> ReadRow:
+    """Return the row of a JSON value's text."""
     try:
         value = decode_json(text)
     except InputError as error:
         return RowError(line=line, reason=str(error))
+    return _row(line, value)
+
+
+def _row(line: int, value: object) -> ReadRow:
     if isinstance(value, dict):
         return Row(line=line, fields=value)
-    shown = text.strip().strip('"')[:40]
+    shown = "null" if value is None else str(value)[:40]
     reason = f"a row is a JSON object, not {shown!r}; mend it or take it out"
     return RowError(line=line, reason=reason)
 
@@ -154,34 +171,33 @@ _ENVELOPES = ("examples", "cases", "feedback", "judgments", "rows", "records", "
 """Keys under which a file that is one object keeps the list of its rows."""
 
 
-def _enveloped(text: str) -> list[str] | None:
-    """Return the rows of a document that is one object around their list, None for another."""
-    try:
-        parts = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
-        named = [name for name in _ENVELOPES if bytes(parts.get(name, b""))[:1] == b"["]
-        if len(named) != 1 or not parts.keys().isdisjoint(FIELDS):
-            return None
-        listed = msgspec.json.decode(parts[named[0]], type=list[msgspec.Raw])
-    except (msgspec.DecodeError, RecursionError):
+def _enveloped(text: str) -> list[Any] | None:
+    """Return the entries of a document that is one object around their list, else None."""
+    if not text.startswith("{"):
         return None
-    rows = [bytes(row).decode() for row in listed]
-    return rows if any(row.startswith("{") for row in rows) else None
+    with suppress(InputError):
+        value = decode_json(text)
+        for name in _ENVELOPES:
+            listed: list[Any] = value.get(name)
+            if _has_objects(listed) and value.keys().isdisjoint(FIELDS):
+                return listed
+    return None
 
 
 _GAP = re.compile(r"[\s,]*")
 _DECODER = json.JSONDecoder()
 
 
-def _document_rows(lines: Sequence[tuple[int, bytes]]) -> list[Row | RowError] | None:
+def _document_rows(lines: Sequence[tuple[int, bytes]]) -> list[ReadRow] | None:
     """Return the rows of a document of JSON objects; None if its first object is broken."""
     try:
         text = b"".join(raw for _, raw in lines).decode("utf-8-sig").rstrip()
     except UnicodeDecodeError:
         return None
     listed = _enveloped(text)
-    if listed is not None:
-        return [_row_of(number, row) for number, row in enumerate(listed, 1)]
-    rows: list[Row | RowError] = []
+    if listed:
+        return [_row(number, value) for number, value in enumerate(listed, 1)]
+    rows: list[ReadRow] = []
     in_array = False
     place = _after_gap(text, 0)
     while place < len(text):
@@ -207,16 +223,17 @@ def _document_rows(lines: Sequence[tuple[int, bytes]]) -> list[Row | RowError] |
 def _after_gap(text: str, place: int) -> int:
     """Return where the next value begins, after blanks and commas."""
     gap = _GAP.match(text, place)
-    return gap.end() if gap else place
+    if gap is None:
+        return place
+    return gap.end()
 
 
-def _cut(rows: Sequence[Row | RowError], reason: str) -> RowError:
-    return RowError(
-        line=len(rows) + 1, reason=f"{reason}; what follows it was not read"
-    )
+def _cut(rows: Sequence[ReadRow], reason: str) -> RowError:
+    reason = f"{reason}; what follows it was not read"
+    return RowError(line=len(rows) + 1, reason=reason)
 
 
-def folder_rows(folder: Path, files: Sequence[Path]) -> Iterator[Row | RowError]:
+def folder_rows(folder: Path, files: Sequence[Path]) -> ReadRows:
     """Read the rows of all files of JSON lines in a folder, numbered through."""
     number = 0
     for path in files:
@@ -248,7 +265,8 @@ def decoded(line: int, raw: bytes) -> str | RowError:
     except UnicodeDecodeError as error:
         place = error.start + 1
         byte = raw[error.start]
-        advice = "save the file as UTF-8 (in a spreadsheet: save it as CSV UTF-8)"
-        return RowError(
-            line=line, reason=f"byte {place} (0x{byte:02x}) is not UTF-8; {advice}"
+        reason = (
+            f"byte {place} (0x{byte:02x}) is not UTF-8; save the file as UTF-8 "
+            "(in a spreadsheet: save it as CSV UTF-8)"
         )
+        return RowError(line=line, reason=reason)

@@ -12,7 +12,7 @@ from memalign.content.json_values import decode_json, is_absent, plain, whole_nu
 from memalign.errors import InputError, RowError
 from memalign.io.columns import Columns
 from memalign.io.delimited import table_rows
-from memalign.io.rows import Row, reading
+from memalign.io.rows import ReadRow, ReadRows, Row, reading
 from memalign.types import CONTENT_FIELDS
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ _MOST_ROWS = (
 _MOST_COLUMNS = 1_000  # more than a person can name; a sheet has 16,384
 
 
-def sheet_rows(path: Path, columns: Columns) -> Iterator[Row | RowError]:
+def sheet_rows(path: Path, columns: Columns) -> ReadRows:
     """Read the rows of the worksheet `review`, else of the first visible one with cells.
 
     A row's line is the sheet's own row number, and a formula is the value that was saved with it,
@@ -123,7 +123,9 @@ def _cell_value(cell: Any) -> Any:
     if value is None or cell.data_type == "e":
         return None
     if isinstance(value, str):
-        return value if value.strip() else None
+        if not value.strip():
+            return None
+        return value
     return whole_number(plain(value))
 
 
@@ -134,27 +136,37 @@ def _cell_value(cell: Any) -> Any:
 # own columns from the cells.
 
 
-def restored(row: Row) -> Row | RowError:
+def restored(row: Row) -> ReadRow:
     """Return the row with the case as it was judged, and all else as it was filled in."""
     cells: dict[str, Any] = {}
+    hidden: dict[int, str] = {}
     for name, value in row.fields.items():
-        if not is_absent(value) and value != "":
+        if is_absent(value) or value == "":
+            continue
+        number = name.removeprefix(HIDDEN).strip() or "1"
+        if name.startswith(HIDDEN) and number.isdecimal():
+            hidden[int(number)] = str(value)
+        else:
             cells[name] = value
-    names = [name for name in cells if name == HIDDEN or name.startswith(f"{HIDDEN} ")]
-    names.sort(key=lambda name: int(name.removeprefix(HIDDEN).strip() or 1))
-    row_id = str(cells.get("id", "")).removeprefix("'").strip()
+    row_id = str(cells.pop("id", "")).removeprefix("'").strip()
     try:
-        case = decode_json("".join(str(cells[name]) for name in names))
+        text = "".join(hidden[number] for number in sorted(hidden))
+        case = decode_json(text)
         case_id = str(case.pop("id"))
     except (InputError, KeyError, TypeError, AttributeError):
-        cut = f"the hidden column {HIDDEN!r}, which holds the case, was changed or cut"
-        reason = f"{cut}; copy the row from a new sheet of memalign review"
+        reason = (
+            f"the hidden column {HIDDEN!r}, which holds the case, was changed or cut; "
+            "copy the row from a new sheet of memalign review"
+        )
         return RowError(line=row.line, id=row_id, reason=reason)
     if row_id != case_id:
-        moved = "its id was changed, or a column was sorted apart from the others"
-        return RowError(
-            line=row.line, id=row_id, reason=f"the row is of case {case_id!r}: {moved}"
+        reason = (
+            f"the row is of case {case_id!r}: its id was changed, or a column was sorted "
+            "apart from the others"
         )
-    ours = {*names, "id", *CONTENT_FIELDS, VERDICT, REASON}
-    filled_in = {name: value for name, value in cells.items() if name not in ours}
-    return replace(row, fields={"id": case_id, **case, **filled_in}, review=True)
+        return RowError(line=row.line, id=row_id, reason=reason)
+    fields = {"id": case_id, **case}
+    for name, value in cells.items():
+        if name not in (*CONTENT_FIELDS, VERDICT, REASON):
+            fields[name] = value
+    return replace(row, fields=fields, review=True)

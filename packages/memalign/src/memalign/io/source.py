@@ -20,7 +20,15 @@ from memalign.io.delimited import delimited_rows
 from memalign.io.fields import JUDGED, id_of_content
 from memalign.io.files import path_of
 from memalign.io.frames import Frame, column_names, frame_rows, is_frame, parquet_rows
-from memalign.io.rows import Row, file_lines, folder_rows, json_rows, never_empty
+from memalign.io.rows import (
+    ReadRow,
+    ReadRows,
+    Row,
+    file_lines,
+    folder_rows,
+    json_rows,
+    never_empty,
+)
 from memalign.io.sheets import HIDDEN, restored, sheet_rows
 from memalign.types import Example, Feedback
 
@@ -74,12 +82,12 @@ class RowSource:
         Raises:
             InputError: The items are nothing that has rows, or the columns name no field.
         """
-        names = (
-            Columns(remembered) if columns is None else Columns(columns, required=True)
-        )
+        chosen = remembered if columns is None else columns
+        names = Columns(chosen, required=columns is not None)
         if isinstance(items, RowSource):
-            has_columns = items.columns.required or items.columns.names
-            return items if has_columns else replace(items, columns=names)
+            if items.columns.required or items.columns.names:
+                return items
+            return replace(items, columns=names)
         kind = type(items).__name__
         if isinstance(items, str | Path):
             name = str(path_of(items))
@@ -122,7 +130,7 @@ class RowSource:
             isinstance(self.items, str | Path) or column_names(self.items) is not None
         )
 
-    def rows(self, *, distinct: bool = False) -> Iterator[Row | RowError]:
+    def rows(self, *, distinct: bool = False) -> ReadRows:
         """Read the rows by their fields, in order; a row that cannot be read is a RowError.
 
         Rows of which the first hundred have no id get ids made of their content.
@@ -139,12 +147,13 @@ class RowSource:
                 continue
             present |= dict.fromkeys(item.fields)
             row = self._named(item)
-            made = id_of_content(row) if makes_ids and isinstance(row, Row) else ""
-            if made and isinstance(row, Row):
+            if makes_ids and isinstance(row, Row):
+                made = id_of_content(row)
                 copies[made] += 1
-                if distinct and copies[made] > 1:
+                if made and distinct and copies[made] > 1:
                     made = f"{made}-{copies[made]}"
-                row = replace(row, fields={**row.fields, "id": made}, made_id=True)
+                if made:
+                    row = replace(row, fields={**row.fields, "id": made}, made_id=True)
             yield row
         self.columns.check(self.name, present)
 
@@ -155,7 +164,7 @@ class RowSource:
             self.columns.ids.isdisjoint(row.fields) for row in rows
         )
 
-    def _read(self) -> Iterator[Row | RowError]:
+    def _read(self) -> ReadRows:
         if isinstance(self.items, str | Path):
             return never_empty(
                 str(self.items), _file_rows(path_of(self.items), self.columns)
@@ -166,7 +175,7 @@ class RowSource:
             _object_row(position, item) for position, item in enumerate(self.items, 1)
         )
 
-    def _named(self, row: Row) -> Row | RowError:
+    def _named(self, row: Row) -> ReadRow:
         """Return a row by its fields, with what a review sheet hides and the source of all."""
         if self.columns.names:
             row = replace(row, fields=self.columns.renamed(row.fields))
@@ -182,7 +191,7 @@ class RowSource:
         return replace(row, fields={**row.fields, "source": self.source})
 
 
-def _file_rows(path: Path, columns: Columns) -> Iterator[Row | RowError]:
+def _file_rows(path: Path, columns: Columns) -> ReadRows:
     """Return the rows of a file or folder as they were written; the suffix says how it is read."""
     suffix = path.suffix.lower()
     if path.is_dir():
@@ -198,7 +207,7 @@ def _file_rows(path: Path, columns: Columns) -> Iterator[Row | RowError]:
     raise InputError(f"{path}: the name of a file ends in {_FORMATS}")
 
 
-def _rows_of_folder(folder: Path) -> Iterator[Row | RowError]:
+def _rows_of_folder(folder: Path) -> ReadRows:
     """Read the JSON lines in a folder, else its Parquet files; hidden files are left out."""
     lines: list[Path] = []
     has_parquet = False
@@ -227,9 +236,9 @@ ExampleSource = (
 """Whatever examples are read from."""
 
 
-def _object_row(position: int, item: object) -> Row | RowError:
+def _object_row(position: int, item: object) -> ReadRow:
     """Return a Python object as a row. A row stays as it is."""
-    if isinstance(item, Row | RowError):
+    if isinstance(item, ReadRow):
         return item
     if isinstance(item, Example | Feedback):
         fields = msgspec.structs.asdict(item)
