@@ -75,6 +75,10 @@ _PLAIN_PART = ("type", "text", "cache_control", "annotations", "logprobs")
 """Keys of a text part; one with more keys is not its text alone."""
 
 
+Message = Mapping[str, Any]
+"""A turn as somebody's program wrote it."""
+
+
 class Turn(msgspec.Struct, frozen=True, kw_only=True):
     """One turn of a conversation.
 
@@ -134,7 +138,7 @@ def _is_list(value: object) -> bool:
     return isinstance(value, list | tuple)
 
 
-def _keys(message: Mapping[str, Any]) -> str:
+def _keys(message: Message) -> str:
     return ", ".join(map(str, list(message)[:8]))[:120] or "none"
 
 
@@ -149,8 +153,9 @@ def _turn(place: str, message: object) -> Turn:
         raise InputError(
             f"{place} has no role (its keys are {_keys(message)}); {_FORM}"
         )
-    role = role.strip() if isinstance(role, str) else ""
-    if not _ROLE.fullmatch(role):
+    if isinstance(role, str):
+        role = role.strip()
+    if not isinstance(role, str) or not _ROLE.fullmatch(role):
         form = "a name of at most 80 letters, for example user or assistant"
         raise InputError(f"{place[:-1]}: its role must be {form}")
     calls = tuple(map(_call, _listed(message.get("tool_calls"))))
@@ -165,18 +170,22 @@ def _listed(value: Any) -> Sequence[Any]:
     """Return a list, which some write as its only entry."""
     if isinstance(value, list | tuple):
         return value
-    return () if value in _EMPTY else (value,)
+    if value in _EMPTY:
+        return ()
+    return (value,)
 
 
 # -- how others write a turn -----------------------------------------------------------------------
 
 
-def _usual(message: Mapping[str, Any]) -> Mapping[str, Any]:
+def _usual(message: Message) -> Message:
     """Return a turn of another form as a message with `role` and `content`; any other as it is."""
     kind = message.get("type")
     if message.get("lc") is not None and isinstance(message.get("kwargs"), Mapping):
-        path = _listed(message.get("id"))  # of a class, whose name comes last
-        return _of_langchain(message["kwargs"], str(path[-1]) if path else "")
+        kind = ""
+        for name in _listed(message.get("id")):  # of a class, whose own comes last
+            kind = str(name)
+        return _of_langchain(message["kwargs"], kind)
     if kind == "message" and "role" in message:
         return _without(message, ("type", "id", "status"))
     if isinstance(kind, str) and "role" not in message:
@@ -184,7 +193,7 @@ def _usual(message: Mapping[str, Any]) -> Mapping[str, Any]:
     return _of_speaker(message)
 
 
-def _of_type(message: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
+def _of_type(message: Message, kind: str) -> Message:
     """Return a turn whose type says who speaks, of LangChain or of OpenAI's Responses."""
     if isinstance(message.get("data"), Mapping):
         return _of_langchain(message["data"], kind)
@@ -195,7 +204,7 @@ def _of_type(message: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
     return _of_speaker(message)
 
 
-def _of_speaker(message: Mapping[str, Any]) -> Mapping[str, Any]:
+def _of_speaker(message: Message) -> Message:
     """Return a message whose speaker and words have other names, such as Gemini's `parts`."""
     speaker = next((name for name in _SPEAKERS if message.get(name) is not None), None)
     said = next((name for name in _SAID if message.get(name) is not None), None)
@@ -224,36 +233,38 @@ def _of_parts(parts: Sequence[Any]) -> dict[str, Any]:
             results.append(result)
         else:
             said.append(part)
-    if results:
-        return {
-            "role": "tool",
-            "content": [*said, *results] if said or results[1:] else results[0],
-        }
-    return {"content": said or None, "tool_calls": calls}
+    if not results:
+        return {"content": said or None, "tool_calls": calls}
+    content = [*said, *results]
+    if len(content) == 1:
+        return {"role": "tool", "content": content[0]}
+    return {"role": "tool", "content": content}
 
 
 def _named(part: object, *names: str) -> Any:
     """Return what a part holds under the first of these names."""
-    if not isinstance(part, Mapping):
-        return None
-    return next(
-        (part[name] for name in names if isinstance(part.get(name), Mapping)), None
-    )
+    if isinstance(part, Mapping):
+        for name in names:
+            if isinstance(part.get(name), Mapping):
+                return part[name]
+    return None
 
 
 def _role(name: object) -> object:
     """Return the usual name of a role that a framework has."""
-    return _ROLES.get(name.lower(), name) if isinstance(name, str) else name
+    if not isinstance(name, str):
+        return name
+    return _ROLES.get(name.lower(), name)
 
 
-def _of_langchain(fields: Mapping[str, Any], kind: str) -> dict[str, Any]:
+def _of_langchain(fields: Message, kind: str) -> dict[str, Any]:
     """Return a message of LangChain; one of type `chat` names its own role."""
     role = fields.get("role") or kind
     rest = _without(fields, ("type", "role", "content", *_BOOKKEEPING))
     return {"role": _role(role), "content": fields.get("content"), **rest}
 
 
-def _of_responses(item: Mapping[str, Any], kind: str) -> dict[str, Any]:
+def _of_responses(item: Message, kind: str) -> dict[str, Any]:
     """Return an item of OpenAI's Responses that is no message: a call, its output, or reasoning."""
     if kind == "reasoning":
         said = item.get("summary") or item.get("content") or kind
@@ -271,40 +282,46 @@ def _content(value: object) -> object:
     """Return text parts as one text; anything else as it is."""
     if isinstance(value, Mapping) and _is_list(value.get("parts")):
         value = value["parts"]
-    if (
-        not isinstance(value, list | tuple)
-        or not value
-        or not all(map(_is_text, value))
-    ):
+    if not isinstance(value, list | tuple) or not value:
         return value
-    return "\n".join(part if isinstance(part, str) else part["text"] for part in value)
+    texts: list[str] = []
+    for part in value:
+        if not _is_text(part):
+            return value
+        texts.append(part if isinstance(part, str) else part["text"])
+    return "\n".join(texts)
 
 
 def _is_text(part: object) -> bool:
-    if not isinstance(part, Mapping):
-        return isinstance(part, str)
-    plain = part.get("type") in _TEXT_PARTS and not _without(part, _PLAIN_PART)
-    return plain and isinstance(part.get("text"), str)
+    if isinstance(part, str):
+        return True
+    if not isinstance(part, Mapping) or not isinstance(part.get("text"), str):
+        return False
+    return part.get("type") in _TEXT_PARTS and not _without(part, _PLAIN_PART)
 
 
 def _call(call: object) -> object:
     """Return a call without its wrapping, its arguments read, which models write as JSON."""
     if not isinstance(call, Mapping):
         return call
-    inner = call["function"] if isinstance(call.get("function"), Mapping) else call
+    inner = call.get("function")
+    if not isinstance(inner, Mapping):
+        inner = call
+    arguments = inner.get("arguments", inner.get("args"))
     main = {
         "id": call.get("id", inner.get("id")),
         "name": inner.get("name"),
         # Those that were cut off are shown as they were written.
-        "arguments": opened(inner.get("arguments", inner.get("args"))),
+        "arguments": opened(arguments),
     }
     rest = _without({**call, **inner}, ("id", "name", "arguments", "args", "function"))
     if rest.get("type") in ("function", "tool_call", "function_call"):
         del rest["type"]
-    return {name: value for name, value in main.items() if value is not None} | rest
+    present = {name: value for name, value in main.items() if value is not None}
+    return present | rest
 
 
-def _without(value: Mapping[str, Any], keys: Collection[str]) -> dict[str, Any]:
+def _without(value: Message, keys: Collection[str]) -> dict[str, Any]:
     """Return the other keys of an object, as far as they say anything."""
     return {
         name: part

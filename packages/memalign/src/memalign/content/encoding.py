@@ -84,6 +84,8 @@ def encode_within(value: object, tokens: int | None) -> str:
     if isinstance(value, str) and len(value) > tokens * BYTES_PER_TOKEN:
         return shorten(
             value, tokens
-        )  # megabytes of which little is shown are not encoded for it
+        )  # megabytes are not encoded to show little of them
     text = encode(value)
-    return text if estimate_tokens(text) <= tokens else shorten(value, tokens)
+    if estimate_tokens(text) <= tokens:
+        return text
+    return shorten(value, tokens)

@@ -158,7 +158,9 @@ def opened(value: object, beginnings: str = "{[") -> Any:
         found = decode_json(value)
     except InputError:
         return value
-    return value if _too_deep(found) else found
+    if _too_deep(found):
+        return value
+    return found
 
 
 def _too_deep(value: object) -> bool:
@@ -172,7 +174,9 @@ def _too_deep(value: object) -> bool:
 def whole_number(value: Any) -> Any:
     """Return a whole number for a fraction that is whole, such as pandas' 7.0; else the value."""
     exact = isinstance(value, float) and value.is_integer() and abs(value) < 2**53
-    return int(value) if exact else value
+    if exact:
+        return int(value)
+    return value
 
 
 def plain(value: object, place: str = "it", faults: list[Fault] | None = None) -> Any:
@@ -193,15 +197,18 @@ def plain(value: object, place: str = "it", faults: list[Fault] | None = None) -
     odds: list[_OddPart] = []
     try:
         found = _converted(value, None, 0, odds)
-    except (_Odd, RecursionError) as error:
+    except _Odd as error:
         found = None
-        odds = [(None, str(error) if isinstance(error, _Odd) else _TOO_DEEP)]
+        odds = [(None, str(error))]
+    except RecursionError:
+        found = None
+        odds = [(None, _TOO_DEEP)]
     for way, reason in odds:
         steps = _steps(way)
-        written = "".join(
-            f"[{step}]" if step.isdecimal() else f".{step[:40]}" for step in steps
-        )
-        fault = Fault(f"{place}{written}", (place, *steps), reason)
+        written = place
+        for step in steps:
+            written += f"[{step}]" if step.isdecimal() else f".{step[:40]}"
+        fault = Fault(written, (place, *steps), reason)
         if faults is None:
             raise InputError(str(fault))
         faults.append(fault)
@@ -277,7 +284,9 @@ def _part(part: Any, way: _Way, depth: int, odds: list[_OddPart]) -> Any:
 def _number(value: int | float) -> float | str | None:
     """Return a number as JSON has it, None for NaN and infinity, text for a very long one."""
     if isinstance(value, float):
-        return value if math.isfinite(value) else None
+        if math.isfinite(value):
+            return value
+        return None
     if _LEAST <= value < _LARGEST:
         return value
     try:
@@ -321,7 +330,10 @@ def _unwrapped(value: Any) -> Any:
         isinstance(value, timedelta | UUID | PurePath)
         or type(value).__name__ == "datetime64"
     ):
-        return None if str(value) == "NaT" else str(value)
+        text = str(value)
+        if text == "NaT":
+            return None
+        return text
     return _of_collection(value)
 
 
@@ -351,7 +363,9 @@ def fields_of(value: object) -> dict[str, Any] | None:
         found = _of_library(value)
     except _Odd:
         return None
-    return found if isinstance(found, dict) else None
+    if isinstance(found, dict):
+        return found
+    return None
 
 
 def _of_library(value: Any) -> Any:

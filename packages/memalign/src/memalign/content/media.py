@@ -65,8 +65,10 @@ def _medium_in(value: object, name: str) -> tuple[str, _Medium] | None:
             return place, found
         below: list[tuple[str, object]] = []
         for step, inner in members(part):
-            written = f".{str(step)[:40]}" if isinstance(part, dict) else f"[{step}]"
-            below.append(((place + written)[:_LONGEST_PLACE], inner))
+            written = f"{place}[{step}]"
+            if isinstance(part, dict):
+                written = f"{place}.{str(step)[:40]}"
+            below.append((written[:_LONGEST_PLACE], inner))
         waiting.extend(reversed(below))
     return None
 
@@ -74,36 +76,44 @@ def _medium_in(value: object, name: str) -> tuple[str, _Medium] | None:
 def _medium(part: object) -> _Medium | None:
     if isinstance(part, str):
         return _in_text(part)
-    return _in_object(part) if isinstance(part, Mapping) else None
+    if isinstance(part, Mapping):
+        return _in_object(part)
+    return None
 
 
 def _in_text(text: str) -> _Medium | None:
     """Return the medium that is written as a text."""
-    url = (_WHOLE.match(text) or _INSIDE.search(text)) if "data:" in text else None
-    if url:
-        return _Medium((url[1] or "file").lower(), "a data: URL")
-    attached = _ATTACHED.fullmatch(text) if "mlflow-attachment:" in text else None
-    if attached:
-        return _Medium(attached[1] or "file", "an attachment of MLflow")
+    if "data:" in text:
+        url = _WHOLE.match(text) or _INSIDE.search(text)
+        if url:
+            kind = url[1] or "file"
+            return _Medium(kind.lower(), "a data: URL")
+    if "mlflow-attachment:" in text:
+        attached = _ATTACHED.fullmatch(text)
+        if attached:
+            return _Medium(attached[1] or "file", "an attachment of MLflow")
     bare = _BARE.fullmatch(text)
-    return _Medium(_BASE64[bare[1]], "base64") if bare else None
+    if bare:
+        return _Medium(_BASE64[bare[1]], "base64")
+    return None
 
 
 def _in_object(part: Mapping[str, Any]) -> _Medium | None:
     """Return the medium that a content part is."""
-    name = part.get("type")
-    typed = _TYPE.fullmatch(name) if isinstance(name, str) else None
+    typed = _TYPE.fullmatch(str(part.get("type")))
     if typed:
         says_much = typed[1] or typed[3]
         if (says_much and _points(part, typed[0])) or _has_payload(part, typed[2]):
-            return _Medium("file" if typed[2] == "document" else typed[2], typed[0])
-    mime = next(
-        (part[key] for key in ("mime_type", "media_type", "mimeType") if part.get(key)),
-        "",
-    )
-    kind = re.match(_MIME, str(mime), re.IGNORECASE)
-    if kind and not _PAYLOADS.isdisjoint(part):
-        return _Medium(kind[1] or "file", "its media type")
+            kind = typed[2]
+            if kind == "document":
+                kind = "file"
+            return _Medium(kind, typed[0])
+    if _PAYLOADS.isdisjoint(part):
+        return None
+    for key in ("mime_type", "media_type", "mimeType"):
+        mime = re.match(_MIME, str(part.get(key)), re.IGNORECASE)
+        if mime:
+            return _Medium(mime[1] or "file", "its media type")
     return None
 
 
@@ -125,7 +135,9 @@ def _has_payload(part: Mapping[str, Any], name: str) -> bool:
     if isinstance(source, Mapping):  # Anthropic's; a source of type text is a text
         return source.get("type") in ("base64", "url", "file")
     content = part.get(name)
-    return not _PAYLOADS.isdisjoint(content if isinstance(content, Mapping) else part)
+    if isinstance(content, Mapping):
+        part = content
+    return not _PAYLOADS.isdisjoint(part)
 
 
 def check_field(name: str, value: object) -> None:

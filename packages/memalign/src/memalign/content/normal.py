@@ -249,9 +249,10 @@ def whole_text(text: str) -> str:
 
 def printable(text: object) -> str:
     """Return a text without characters that a terminal obeys, for judged outputs are anybody's."""
-    return "".join(
-        character
-        if character.isprintable() or character in "\n\t"
-        else "\N{REPLACEMENT CHARACTER}"
-        for character in str(text).replace("\r\n", "\n")
-    )
+    shown: list[str] = []
+    for character in str(text).replace("\r\n", "\n"):
+        if character.isprintable() or character in "\n\t":
+            shown.append(character)
+        else:
+            shown.append("\N{REPLACEMENT CHARACTER}")
+    return "".join(shown)

@@ -61,11 +61,9 @@ class Part(NamedTuple):
                 else:
                     raise LookupError
             except (LookupError, ValueError):
-                names = (
-                    [str(name)[:40] for name in value]
-                    if isinstance(value, dict)
-                    else []
-                )
+                names: list[str] = []
+                if isinstance(value, dict):
+                    names = [str(name)[:40] for name in value]
                 place = Part(self.field, self.steps[:number])
                 has = ", ".join(names[:8]) or "no such part"
                 raise InputError(f"none: {place} has {has}") from None
@@ -74,18 +72,21 @@ class Part(NamedTuple):
 
 @lru_cache(maxsize=256)  # asked for every item
 def _parsed(text: str) -> Part:
-    name = _FIELD.match(text)
-    end = name.end() if name else 0
+    field = _FIELD.match(text)
+    found = field
+    end = 0
     steps: list[str | int] = []
-    while name and (step := _STEP.match(text, end)):
-        steps.append(
-            int(step["place"]) if step["place"] else step["name"] or step["key"]
-        )
-        end = step.end()
-    if name is None or text[end:].strip():
+    while found:
+        end = found.end()
+        found = _STEP.match(text, end)
+        if found and found["place"]:
+            steps.append(int(found["place"]))
+        elif found:
+            steps.append(found["name"] or found["key"])
+    if field is None or text[end:].strip():
         form = "a part is written inputs.question or outputs[0].text"
         raise InputError(f"{text!r} is not a part of a field; {form}")
-    return Part(name[1], tuple(steps))
+    return Part(field[1], tuple(steps))
 
 
 def part_in(content: Mapping[str, Any], name: str) -> Any:
@@ -120,8 +121,9 @@ def sides_of(content: Mapping[str, Any], choices: Collection[str]) -> dict[str, 
     comes first. An item without sides has none.
     """
     for field in (content.get("outputs"), *content.values()):
-        if isinstance(field, dict):
-            sides = {name: side for name, side in field.items() if name in choices}
-            if len(sides) > 1:
-                return sides
+        if not isinstance(field, dict):
+            continue
+        sides = {name: side for name, side in field.items() if name in choices}
+        if len(sides) > 1:
+            return sides
     return {}

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 
 from memalign.content.conversation import Turn, turns_of
-from memalign.content.traces import span_tree
+from memalign.content.traces import SpanTree, span_tree
 from memalign.content.walk import members, texts_in
 from memalign.errors import InputError
 
@@ -25,7 +25,7 @@ def words_of(name: str, value: object) -> Iterator[str]:
     went out, the names of its steps and what went wrong: ids, times and repetitions would make all
     traces alike.
     """
-    tree = span_tree(value) if name == "trace" else None
+    tree = _tree(name, value)
     turns = _turns(name, value)
     if tree is not None:
         for span in tree.spans:
@@ -43,15 +43,17 @@ def judged_texts(content: Mapping[str, object]) -> Iterator[tuple[str, str]]:
     """Yield what the judged system said, by field: outputs, its turns, a trace's outputs."""
     for name in ("outputs", "conversation", "trace"):
         value = content.get(name)
-        tree = span_tree(value) if name == "trace" else None
+        tree = _tree(name, value)
         turns = _turns(name, value)
         if tree is not None:
             value = [span.outputs for span in tree.spans if span.parent is None]
         elif turns:
-            own = [
-                turn for turn in turns if (turn.role or "").lower() not in _OTHER_SIDE
-            ]
-            value = [[turn.content, *turn.calls] for turn in own]
+            own: list[object] = []
+            for turn in turns:
+                role = turn.role or ""
+                if role.lower() not in _OTHER_SIDE:
+                    own += [turn.content, *turn.calls]
+            value = own
         text = "\n".join(_words(value))
         if text:
             yield name, text
@@ -66,7 +68,7 @@ def as_read(name: str, value: object) -> str:
     """
     if isinstance(value, str):
         return value
-    tree = span_tree(value) if name == "trace" else None
+    tree = _tree(name, value)
     turns = _turns(name, value)
     lines: list[str] = []
     if turns:
@@ -90,15 +92,21 @@ def _words(value: object) -> Iterator[str]:
     return texts_in(value, keys=False, numbers=True)
 
 
+def _tree(name: str, value: object) -> SpanTree | None:
+    """Return the spans of a trace in one of the usual forms; None for any other field."""
+    if name != "trace":
+        return None
+    return span_tree(value)
+
+
 def _turns(name: str, value: object) -> tuple[Turn, ...]:
     """Return the turns of a conversation; none of any other field, or of a text."""
     if name != "conversation":
         return ()
     try:
         return turns_of(value) or ()
-    except (
-        InputError
-    ):  # of a memory that somebody put together by hand: whatever it is has words
+    # Of a memory that somebody put together by hand: whatever it is has words.
+    except InputError:
         return ()
 
 
@@ -110,13 +118,15 @@ def _lines(value: object, indent: str = "") -> Iterator[str]:
         return
     for key, part in members(value):
         name = f"{key}:" if isinstance(value, dict) else "-"
-        text = "\n" if isinstance(part, dict | list | tuple) else _text(part)
-        if "\n" not in text:
-            yield f"{indent}{name} {text}".rstrip()
-        else:
+        if isinstance(part, dict | list | tuple) or "\n" in _text(part):
             yield f"{indent}{name}"
             yield from _lines(part, f"{indent}  ")
+        else:
+            text = _text(part)
+            yield f"{indent}{name} {text}".rstrip()
 
 
 def _text(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value, default=str)
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, default=str)

@@ -70,7 +70,8 @@ KIND_ATTRIBUTES = (
     "traceloop.span.kind",
     "gen_ai.operation.name",
 )
-STATUSES: dict[str, Literal["ok", "error", "unset"]] = {
+Status = Literal["ok", "error", "unset"]
+STATUSES: dict[str, Status] = {
     "1": "ok",
     "OK": "ok",
     "SUCCESS": "ok",
@@ -152,6 +153,10 @@ LEVELS = 4
 """How deep such names are nested at most."""
 
 
+Fields = Mapping[str, Any]
+"""A span, an event or attributes, as a tracer wrote them."""
+
+
 class Span(msgspec.Struct, frozen=True, kw_only=True):
     """One step of a run, with what it was given and what it returned.
 
@@ -176,7 +181,7 @@ class Span(msgspec.Struct, frozen=True, kw_only=True):
     depth: int = 0
     name: str
     kind: str = ""
-    status: Literal["ok", "error", "unset"] = "unset"
+    status: Status = "unset"
     message: str = ""
     start: int | None = None
     seconds: float | None = None
@@ -210,7 +215,9 @@ class SpanTree(msgspec.Struct, frozen=True, kw_only=True):
             if span.start is not None and span.seconds is not None:
                 starts.append(span.start)
                 ends.append(span.start + round(span.seconds * 1e9))
-        return (max(ends) - min(starts)) / 1e9 if starts else None
+        if not starts:
+            return None
+        return (max(ends) - min(starts)) / 1e9
 
 
 def span_tree(trace: object) -> SpanTree | None:
@@ -223,14 +230,21 @@ def span_tree(trace: object) -> SpanTree | None:
     for span in spans:
         if not isinstance(span, Mapping) or "name" not in span or not _id(span):
             return None
-    return _tree([_span(span) for span in spans]) if spans else None
+    if not spans:
+        return None
+    links = [_span(span) for span in spans]
+    return _tree(links)
 
 
 def _spans_in(trace: object) -> Sequence[Any]:
     if isinstance(trace, Mapping):
-        data = trace["data"] if isinstance(trace.get("data"), Mapping) else trace
+        data = trace.get("data")
+        if not isinstance(data, Mapping):
+            data = trace
         listed = _list(data.get("spans"))
-        return exported_spans(trace) if listed is None else listed
+        if listed is not None:
+            return listed
+        return exported_spans(trace)
     spans: list[Any] = []
     for part in _list(trace) or ():
         spans += exported_spans(part) or [part]
@@ -245,11 +259,14 @@ def exported_spans(trace: object) -> list[Any]:
         ("scopeSpans", "scope_spans"),
         ("spans",),
     ):
-        parts = [inner for part in parts for inner in _list(_first(part, keys)) or ()]
+        inner: list[Any] = []
+        for part in parts:
+            inner += _list(_first(part, keys)) or ()
+        parts = inner
     return parts
 
 
-def shown_spans(spans: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def shown_spans(spans: Sequence[Fields]) -> list[Fields]:
     """Leave out the spans of evaluators, scorers and annotations, and all below them.
 
     Args:
@@ -268,7 +285,10 @@ def shown_spans(spans: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 def trace_of(span: object) -> str:
     """Return the id of the trace that a span belongs to, "" if it names none."""
-    return str(_first(span, TRACES) or _first(_first(span, ("context",)), TRACES) or "")
+    own = _first(span, TRACES)
+    if not own:
+        own = _first(_first(span, ("context",)), TRACES)
+    return str(own or "")
 
 
 def _id(span: object) -> str:
@@ -281,38 +301,47 @@ def _id(span: object) -> str:
 
 def _first(value: object, keys: Sequence[str]) -> Any:
     """Return the value of the first of these keys that an object has."""
-    if not isinstance(value, Mapping):
-        return None
-    return next((value[key] for key in keys if value.get(key) is not None), None)
+    if isinstance(value, Mapping):
+        for key in keys:
+            if value.get(key) is not None:
+                return value[key]
+    return None
 
 
 def _list(value: object) -> Sequence[Any] | None:
-    return value if isinstance(value, list | tuple) else None
+    if isinstance(value, list | tuple):
+        return value
+    return None
 
 
 # -- one span --------------------------------------------------------------------------------------
 
 
-def _span(value: Mapping[str, Any]) -> Span:
+def _span(value: Fields) -> Span:
     """Return the span with the ids that the tracer gave it and its parent, "" for none."""
     attributes = _attributes(value.get("attributes"))
     start = _moment(value, STARTS)
     end = _moment(value, ENDS)
-    timed = start is not None and end is not None and end >= start
+    seconds = None
+    if start is not None and end is not None and end >= start:
+        seconds = (end - start) / 1e9
     status, message = _status(value)
-    read = READ | {"error"} if isinstance(value.get("error"), str) else READ
+    read = set(READ)
+    if isinstance(value.get("error"), str):
+        read.add("error")
+    name = " ".join(str(value.get("name") or "").split())
     kind = _kind(value, attributes)
     inputs = _taken(value, INPUTS, attributes, INPUT_ATTRIBUTES)
     outputs = _taken(value, OUTPUTS, attributes, OUTPUT_ATTRIBUTES)
     return Span(
         id=_id(value),
         parent=_parent(value),
-        name=" ".join(str(value.get("name") or "").split()) or "(unnamed)",
+        name=name or "(unnamed)",
         kind=kind,
         status=status,
         message=message,
         start=start,
-        seconds=((end or 0) - (start or 0)) / 1e9 if timed else None,
+        seconds=seconds,
         inputs=inputs,
         outputs=outputs,
         attributes=_tidy(attributes) | _others(value, read),
@@ -320,95 +349,111 @@ def _span(value: Mapping[str, Any]) -> Span:
     )
 
 
-def _parent(value: Mapping[str, Any]) -> str:
+def _parent(value: Fields) -> str:
     """Return the parent's id as the tracer gave it; of several spans above, the nearest is last."""
     parent = _first(value, PARENTS) or ""
-    return str(parent[-1] if _list(parent) else parent)
+    if _list(parent):
+        parent = parent[-1]
+    return str(parent)
 
 
 def _taken(
-    span: Mapping[str, Any],
+    span: Fields,
     keys: Sequence[str],
     attributes: dict[str, Any],
     named: Sequence[str],
 ) -> Any:
     """Return the value of the first key, else of the first `named` attribute, taken out."""
     value = _first(span, keys)
-    if value is None:
-        name = next((name for name in named if attributes.get(name) is not None), "")
-        value = attributes.pop(name, None)
+    for name in named:
+        if value is not None:
+            break
+        if attributes.get(name) is not None:
+            value = attributes.pop(name)
     return _opened(value)
 
 
-def _kind(span: Mapping[str, Any], attributes: dict[str, Any]) -> str:
+def _kind(span: Fields, attributes: dict[str, Any]) -> str:
     """Return the first kind of a span, and before it one by which the span is an evaluator's."""
     named: list[Any] = []
     for name, value in _dotted(span, attributes):
         if KIND_NAMES.fullmatch(snake_case(name)):
             named.append(value)
     own = [attributes.pop(name, None) for name in KIND_ATTRIBUTES]
-    words = [word for word in map(_kind_word, (*own, *map(span.get, KINDS))) if word]
+    own += [span.get(name) for name in KINDS]
+    words = list(filter(None, map(_kind_word, own)))
     for word in (*words, *map(_kind_word, named)):
         if word in EVALUATIONS or JUDGING.fullmatch(word):
             return word
     if "evaluator_name" in attributes:
         return "EVALUATOR"
-    return words[0] if words and words[0] not in ("UNKNOWN", "INTERNAL") else ""
+    if not words or words[0] in ("UNKNOWN", "INTERNAL"):
+        return ""
+    return words[0]
 
 
 def _kind_word(kind: object) -> str:
     """Return a kind in capitals, without its surroundings; OpenTelemetry's numbers are no kinds."""
-    word = kind if isinstance(kind, str) else ""
-    word = word.strip('"').rpartition(".")[2].upper().removeprefix("SPAN_KIND_")
+    if not isinstance(kind, str):
+        return ""
+    word = kind.strip('"').rpartition(".")[2].upper()
+    word = word.removeprefix("SPAN_KIND_")
     return re.sub(r"[^\w-]", "", word)[:40]
 
 
-def _dotted(
-    span: Mapping[str, Any], attributes: Mapping[str, Any]
-) -> Iterator[tuple[str, Any]]:
+def _dotted(span: Fields, attributes: Fields) -> Iterator[tuple[str, Any]]:
     """Yield the attributes of a span with their names in full, also nested ones."""
     outer = {"span_attributes": span.get("span_attributes"), **attributes}
     waiting = [(name, value, 1) for name, value in outer.items()]
     while waiting:
         name, value, depth = waiting.pop()
-        inner = _opened(value) if name.endswith("span_attributes") else value
-        if isinstance(inner, Mapping) and depth < LEVELS:
-            waiting.extend(
-                (f"{name}.{key}", part, depth + 1) for key, part in inner.items()
-            )
-        else:
+        inner = value
+        if name.endswith("span_attributes"):
+            inner = _opened(value)
+        if not isinstance(inner, Mapping) or depth >= LEVELS:
             yield name, value
+            continue
+        for key, part in inner.items():
+            waiting.append((f"{name}.{key}", part, depth + 1))
 
 
-def _status(span: Mapping[str, Any]) -> tuple[Literal["ok", "error", "unset"], str]:
+def _status(span: Fields) -> tuple[Status, str]:
     """Return how a span ended, and the message; a word of its own is a message."""
     status = span.get("status", span)
     code = status
     if isinstance(status, Mapping):
         code = _first(status, ("code", "status_code", "level"))
-    error = span.get("error") if isinstance(span.get("error"), str) else ""
+    if code is None:
+        code = ""
+    error = span.get("error")
+    if not isinstance(error, str):
+        error = ""
     message = str(_first(status, MESSAGES) or error)
-    word = (
-        str("" if code is None else code).upper().rpartition("_")[2].rpartition(".")[2]
-    )
     if error:
         return "error", message
+    word = re.split(r"[_.]", str(code).upper())[-1]
     if word in STATUSES:
         return STATUSES[word], message
-    return "unset", f"{code}: {message}" if message else str(code)
+    if message:
+        return "unset", f"{code}: {message}"
+    return "unset", str(code)
 
 
 def _events(value: object) -> tuple[dict[str, Any], ...]:
     """Return the events that do not tell the judge the verdict by saying how good the run was."""
     events: list[dict[str, Any]] = []
     for event in _list(value) or ():
-        if isinstance(event, Mapping) and not _is_said(str(event.get("name", ""))):
-            attributes = _tidy(_attributes(event.get("attributes")))
-            events.append(_others(event, ("attributes",)) | attributes)
+        if not isinstance(event, Mapping):
+            continue
+        name = str(event.get("name", ""))
+        if _is_said(name):
+            continue
+        attributes = _tidy(_attributes(event.get("attributes")))
+        events.append(_others(event, ("attributes",)) | attributes)
     return tuple(events)
 
 
-def _others(value: Mapping[str, Any], read: Collection[str]) -> dict[str, Any]:
+def _others(value: Fields, read: Collection[str]) -> dict[str, Any]:
     """Return the fields of a span or an event that are shown although no convention names them."""
     others: dict[str, Any] = {}
     for name in value:
@@ -417,16 +462,15 @@ def _others(value: Mapping[str, Any], read: Collection[str]) -> dict[str, Any]:
     return _tidy(others)
 
 
-def _tidy(attributes: Mapping[str, Any], depth: int = 1) -> dict[str, Any]:
+def _tidy(attributes: Fields, depth: int = 1) -> dict[str, Any]:
     """Return attributes by name, without a tracer's own and what was said of the run."""
     tidy: dict[str, Any] = {}
     for name in sorted(attributes):
         if TRACERS.fullmatch(name) or _is_said(name):
             continue
         value = _opened(attributes[name])
-        if isinstance(value, Mapping) and (
-            NAMESPACES.fullmatch(name) or 1 < depth < LEVELS
-        ):
+        nests = NAMESPACES.fullmatch(name) or 1 < depth < LEVELS
+        if nests and isinstance(value, Mapping):
             value = _tidy(_attributes(value), depth + 1)
         if value not in (None, "", [], {}):
             tidy[name] = value
@@ -443,14 +487,16 @@ def _opened(value: object) -> Any:
     return opened(value, '{["')
 
 
-def _moment(span: Mapping[str, Any], keys: Sequence[str]) -> int | None:
+def _moment(span: Fields, keys: Sequence[str]) -> int | None:
     """Return a time in nanoseconds since the epoch.
 
     In `start` and `end` a whole number may be seconds without their fraction.
     """
     time = _time(_first(span, keys))
-    bare = _first(span, keys[:-1]) is None
-    if bare and time is not None and SECONDS <= time < 100 * SECONDS:
+    if time is None or not SECONDS <= time < 100 * SECONDS:
+        return time
+    is_bare = _first(span, keys[:-1]) is None
+    if is_bare:
         return time * 10**9
     return time
 
@@ -458,20 +504,20 @@ def _moment(span: Mapping[str, Any], keys: Sequence[str]) -> int | None:
 def _time(value: object) -> int | None:
     """Return nanoseconds: a whole number as it is, a fraction of seconds, or a text in ISO 8601."""
     try:
-        if isinstance(value, str):
-            whole = value.isdecimal()
-            value = (
-                int(value)
-                if whole
-                else datetime.fromisoformat(value.strip()).timestamp()
-            )
-        nanoseconds = round(value * 1e9) if isinstance(value, float) else value
+        if isinstance(value, str) and value.isdecimal():
+            value = int(value)
+        elif isinstance(value, str):
+            value = datetime.fromisoformat(value.strip()).timestamp()
+        if isinstance(value, float):
+            value = round(value * 1e9)
     # Not a time, or of a year that the system's clock does not know.
     except (ValueError, OverflowError, OSError):
         return None
-    if not isinstance(nanoseconds, int) or isinstance(nanoseconds, bool):
+    if not isinstance(value, int) or isinstance(value, bool):
         return None
-    return nanoseconds if 0 <= nanoseconds < 2**63 else None
+    if not 0 <= value < 2**63:
+        return None
+    return value
 
 
 def _attributes(value: object) -> dict[str, Any]:
@@ -491,13 +537,19 @@ def _any_value(value: object) -> Any:
         return value
     ((kind, content),) = value.items()
     if kind == "intValue":  # a text, since JSON's numbers end at 2^53
-        return int(content) if re.fullmatch(r"-?[0-9]{1,40}", str(content)) else content
-    values = _list(content.get("values", ())) if isinstance(content, Mapping) else None
-    if kind == "arrayValue" and values is not None:
-        return [_any_value(part) for part in values]
-    if kind == "kvlistValue" and values is not None:
-        return _attributes(values)
-    return content if str(kind).endswith("Value") else value
+        is_number = re.fullmatch(r"-?[0-9]{1,40}", str(content))
+        if is_number:
+            return int(content)
+        return content
+    if isinstance(content, Mapping):
+        values = _list(content.get("values", ()))
+        if kind == "arrayValue" and values is not None:
+            return [_any_value(part) for part in values]
+        if kind == "kvlistValue" and values is not None:
+            return _attributes(values)
+    if str(kind).endswith("Value"):
+        return content
+    return value
 
 
 # -- the tree --------------------------------------------------------------------------------------
@@ -522,8 +574,8 @@ def _tree(links: Sequence[Span]) -> SpanTree:
                 spans[place] = msgspec.structs.replace(
                     link, id=own, parent=parent, depth=depth
                 )
-                below = reversed(children.get(place, ()))
-                waiting.extend((child, own, depth + 1) for child in below)
+                for child in reversed(children.get(place, ())):
+                    waiting.append((child, own, depth + 1))
     orphans: list[str] = []
     for place, span in spans.items():
         if links[place].parent and span.parent is None:
@@ -538,7 +590,10 @@ def _start(span: Span) -> tuple[bool, int]:
 def _notes(orphans: Sequence[str], count: int) -> tuple[str, ...]:
     if not orphans:
         return ()
-    names = ", ".join((*orphans[:5], "…") if len(orphans) > 5 else orphans)
+    shown = list(orphans[:5])
+    if len(orphans) > 5:
+        shown.append("…")
+    names = ", ".join(shown)
     some = f"{len(orphans)} of {count} spans ({names})"
     return (f"trace: {some} have no parent in it; shown as uppermost",)
 
@@ -552,7 +607,8 @@ def _children(
         places.setdefault(link.id, place)
     children: dict[int | None, list[int]] = {}
     for place in order:
-        children.setdefault(places.get(links[place].parent), []).append(place)
+        parent = places.get(links[place].parent)
+        children.setdefault(parent, []).append(place)
     return children
 
 
