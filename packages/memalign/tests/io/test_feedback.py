@@ -318,8 +318,9 @@ BAD_PLACES = [2, 3, 4, 5]
         lines(*MIXED),
         json.dumps({"feedback": MIXED}),
         json.dumps({"version": "1.0", "data": MIXED}, indent=1),
+        "\n\n" + json.dumps({"rows": MIXED}, indent=1),
     ],
-    ids=["array", "pretty", "lines", "envelope", "pretty envelope"],
+    ids=["array", "pretty", "lines", "envelope", "pretty envelope", "blanks"],
 )
 def test_an_entry_that_is_no_object_costs_itself(write: Write, text: str) -> None:
     path = write("f.json", text)

@@ -88,7 +88,7 @@ def read_frame(frame: Any, columns: Columns) -> Any:
     with _reading(frame):
         kind = type(frame).__name__
         if kind == "RecordBatch":
-            import pyarrow as pa  # type: ignore[import-untyped, import-not-found, unused-ignore]
+            import pyarrow as pa  # type: ignore[import, unused-ignore]
 
             frame = pa.Table.from_batches([frame])  # Narwhals takes whole tables
         if hasattr(frame, "reset_index"):
@@ -146,7 +146,7 @@ def _label(label: object) -> str:
 def parquet_rows(path: Path) -> ReadRows:
     """Read the rows of Parquet files; folders named `day=2026-01-01` are columns."""
     try:
-        import pyarrow.dataset as ds  # type: ignore[import-untyped, import-not-found, unused-ignore]
+        import pyarrow.dataset as ds  # type: ignore[import, unused-ignore]
     except ImportError:
         raise ConfigurationError(
             f"reading {path} needs pyarrow: pip install pyarrow"

@@ -173,7 +173,7 @@ _ENVELOPES = ("examples", "cases", "feedback", "judgments", "rows", "records", "
 
 def _enveloped(text: str) -> list[Any] | None:
     """Return the entries of a document that is one object around their list, else None."""
-    if not text.startswith("{"):
+    if not text.lstrip().startswith("{"):
         return None
     with suppress(InputError):
         value = decode_json(text)
