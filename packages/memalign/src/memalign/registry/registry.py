@@ -717,7 +717,7 @@ class Registry:
             number = head.latest
             if version is not None:
                 number = version
-            contents = versions.read(connection, head.judge, number, name=name)
+            contents = versions.read(connection, head, number, name=name)
             expected = versions.memory_hash(connection, head.judge, number)
         loaded = judge_of(name, contents, models=self._models)
         if expected and loaded.memory.hash != expected:  # an erased version has none

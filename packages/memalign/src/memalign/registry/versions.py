@@ -137,19 +137,18 @@ def find(connection: Connection, name: str) -> Head:
     )
 
 
-def read(connection: Connection, judge: int, number: int, *, name: str) -> Contents:
+def read(connection: Connection, head: Head, number: int, *, name: str) -> Contents:
     """Return all rows of a version.
 
     Raises JudgeNotFound, which says how many versions there are.
     """
-    latest = select(judges.c.latest).where(judges.c.id == judge)
-    highest = connection.execute(latest).scalar_one()
-    if not 1 <= number <= highest:
+    if not 1 <= number <= head.latest:
         raise JudgeNotFound(
-            f"judge {name!r} has no version {number}; the latest is {highest}"
+            f"judge {name!r} has no version {number}; the latest is {head.latest}"
         )
-    query = select(rows.c.kind, rows.c.key, rows.c.body).where(rows.c.judge == judge)
-    if number == highest:  # which an index finds
+    query = select(rows.c.kind, rows.c.key, rows.c.body)
+    query = query.where(rows.c.judge == head.judge)
+    if number == head.latest:  # which an index finds
         query = query.where(rows.c.until.is_(None))
     else:
         later = rows.c.until.is_(None) | (rows.c.until > number)
@@ -254,29 +253,27 @@ def commit(
         InvalidRows: The judge holds feedback that was erased.
     """
     with database.write(judge.name) as connection:
-        number, latest = _place(connection, judge.name, parent=parent, new=new)
+        head = _place(connection, judge.name, parent=parent, new=new)
         before: Contents = {}
-        known = Memory()
-        if latest:
-            before = read(connection, number, latest, name=judge.name)
-            known = memory_of(before)
+        if head.latest:
+            before = read(connection, head, head.latest, name=judge.name)
             if action in ("save", "import"):  # which need not come from this version
-                judge = _numbered(judge, known)
+                judge = _numbered(judge, before)
         after = contents_of(judge)
         if after == before:
-            return latest
-        hashes = ErasedHashes(connection, None if erased_anywhere else number)
+            return head.latest
+        hashes = ErasedHashes(connection, None if erased_anywhere else head.judge)
         if allow_erased:
-            hashes.readmit(connection, number, judge.memory)
-        else:
-            refused = hashes.refusals(judge.memory, known)
+            hashes.readmit(connection, head.judge, judge.memory)
+        elif hashes:
+            refused = hashes.refusals(judge.memory, memory_of(before))
             _refuse(f"judge {judge.name!r}", refused)
         if action == "unalign":
-            forget_answers(connection, number)  # which may quote what was withdrawn
+            forget_answers(connection, head.judge)  # they may quote what was withdrawn
         return add_version(
             connection,
-            number,
-            parent=latest,
+            head.judge,
+            parent=head.latest,
             before=before,
             after=after,
             memory=judge.memory,
@@ -285,25 +282,23 @@ def commit(
         )
 
 
-def _place(
-    connection: Connection, name: str, *, parent: int | None, new: bool
-) -> tuple[int, int]:
-    """Return id and newest version of the judge that is to be kept, 0 if there is none yet."""
+def _place(connection: Connection, name: str, *, parent: int | None, new: bool) -> Head:
+    """Return the place of the judge that is to be kept; without a version if it is added."""
     try:
-        judge, latest, _ = find(connection, name)
+        head = find(connection, name)
     except JudgeNotFound:
         if parent is not None:
             raise
-        return add_judge(connection, name), 0
+        return Head(add_judge(connection, name), latest=0, forgettings=0)
     if new:
         raise JudgeExists(
             f"a judge {name!r} is there already; save or edit it, or take another name"
         )
-    if parent not in (None, latest):
+    if parent not in (None, head.latest):
         raise VersionConflict(
-            f"judge {name!r} is at version {latest}, no longer at {parent}; load it again"
+            f"judge {name!r} is at version {head.latest}, no longer at {parent}; load it again"
         )
-    return judge, latest
+    return head
 
 
 def _refuse(judge: str, reasons: Mapping[FeedbackKey, str]) -> None:
@@ -315,22 +310,25 @@ def _refuse(judge: str, reasons: Mapping[FeedbackKey, str]) -> None:
         raise InvalidRows(f"{judge} holds feedback that was erased", faults)
 
 
-def _numbered(judge: Judge, known: Memory) -> Judge:
+def _numbered(judge: Judge, before: Contents) -> Judge:
     """Return a judge that gives no number of a guideline again.
 
     Raises VersionConflict if it has given a number to another guideline already.
     """
     memory = judge.memory
-    given = {guideline.id: guideline for guideline in known.guidelines}
     for guideline in memory.guidelines:
-        other = given.get(guideline.id, guideline)
+        written = before.get(("guideline", guideline.id))
+        if written is None:
+            continue
+        other = decoded("guideline", written)
         if guideline.text != other.text and guideline.exposed_to != other.exposed_to:
             raise VersionConflict(
                 f"{guideline.id} of this judge is another guideline than {guideline.id} of "
                 f"{judge.name!r}; load that judge and change it, or store this one under another "
                 "name"
             )
-    following = max(known.next_guideline, memory.next_guideline)
+    given = decoded("memory", before[_NEXT_GUIDELINE])
+    following = max(given, memory.next_guideline)
     return judge.replace(memory=replace(memory, next_guideline=following))
 
 
@@ -339,25 +337,25 @@ def roll_back(connection: Connection, name: str, to: int) -> Rollback:
 
     It is read and written in one, or an erase in between would be undone. Raises JudgeNotFound.
     """
-    judge, latest, _ = find(connection, name)
-    before = read(connection, judge, latest, name=name)
-    after = read(connection, judge, to, name=name)
+    head = find(connection, name)
+    number = head.latest
+    before = read(connection, head, number, name=name)
+    after = read(connection, head, to, name=name)
     # A guideline's id is never given twice, whatever comes back.
     following = (before[_NEXT_GUIDELINE], after[_NEXT_GUIDELINE])
     after[_NEXT_GUIDELINE] = max(following, key=int)
-    number = latest
     if before != after:
         number = add_version(
             connection,
-            judge,
-            parent=latest,
+            head.judge,
+            parent=head.latest,
             before=before,
             after=after,
             memory=memory_of(after),
             action="rollback",
             line=f"back to version {to}",
         )
-    return Rollback(number=number, parent=latest, before=before, after=after)
+    return Rollback(number=number, parent=head.latest, before=before, after=after)
 
 
 def add_judge(connection: Connection, name: str) -> int:
