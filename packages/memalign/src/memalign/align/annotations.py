@@ -227,11 +227,8 @@ class _OwnVerdicts:
         """Return whether the judge wrote this file, with one of its memories."""
         task = task_of(self.judge)
         written = _settings_and_memory(file.judge)
-        for memory in self.memories.values():
-            signature = task.signature(memory)
-            if _settings_and_memory(signature) == written:
-                return True
-        return False
+        signatures = map(task.signature, self.memories.values())
+        return written in map(_settings_and_memory, signatures)
 
     def verdict(self, case: Case, judgment: Judgment) -> PreAlignmentVerdict | None:
         """Return the verdict of a judgment on a case.

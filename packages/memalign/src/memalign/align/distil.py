@@ -24,7 +24,7 @@ from memalign.align.distil_answer import (
 )
 from memalign.align.likeness import by_likeness, word_likeness
 from memalign.align.run import AlignRun
-from memalign.align.word_for_word import NO_WORDS
+from memalign.align.word_for_word import without_lone_labels
 from memalign.content import part_in
 from memalign.content.encoding import estimate_tokens
 from memalign.errors import InvalidOutput, ModelError, ModelRefused
@@ -78,7 +78,7 @@ async def distil(judge: Judge, model: ChatModel, run: AlignRun, *, size: int) ->
         size: How many records a call holds. With 1 nothing is merged.
     """
     if size == 1:
-        judge = _without_lone_labels(judge)
+        judge = without_lone_labels(judge)
     before = judge.memory
     with run.timed("distil"):
         calls = _calls(judge, model, run, size)
@@ -90,16 +90,6 @@ async def distil(judge: Judge, model: ChatModel, run: AlignRun, *, size: int) ->
         if size > 1 and _needs_merge(before, learned, len(calls)):
             learned = await _merged(judge, learned, model, run)
     return judge.replace(memory=learned)
-
-
-def _without_lone_labels(judge: Judge) -> Judge:
-    """Keep pending labels as examples: a label beside no other record teaches no rule."""
-    examples: dict[FeedbackKey, Outcome | None] = {}
-    for annotation in judge.memory.pending:
-        if not annotation.rationale:
-            key = annotation.key
-            examples[key] = Outcome(kind="example", reason=NO_WORDS, exposed_to=(key,))
-    return judge.replace(memory=judge.memory.with_outcomes(examples))
 
 
 def _learned(memory: Memory, answers: Iterable[CallAnswer]) -> Memory:
@@ -290,8 +280,9 @@ class DistilCall:
         verdict = self._own_verdict(annotation, case)
         if verdict is None or annotation.value is None:
             return record
-        wrong = not self.judge.value_type.agree(annotation.value, verdict.value)
-        reason = verdict.rationale if wrong else None
+        reason = verdict.rationale
+        if self.judge.value_type.agree(annotation.value, verdict.value):
+            reason = None
         return structs.replace(record, judge=verdict.value, judge_rationale=reason)
 
     # -- its prompt --------------------------------------------------------------------------------

@@ -134,11 +134,8 @@ class AnswerReader:
                 changes.append(entry)
                 tried += len(_entries(entry.get("tests")))
         deltas = [self._delta(change, tried) for change in changes]
-        conflicts = []
-        for entry in _entries(data.get("conflicts")):
-            conflict = self._conflict(entry)
-            if conflict is not None:
-                conflicts.append(conflict)
+        named = map(self._conflict, _entries(data.get("conflicts")))
+        conflicts = [conflict for conflict in named if conflict is not None]
         return replace(self.call, deltas=tuple(deltas), conflicts=tuple(conflicts))
 
     def _delta(self, change: Mapping[str, Any], tried: int) -> Delta:
@@ -270,6 +267,6 @@ def _action(change: Mapping[str, Any]) -> str:
         return action
     guideline = _word(change.get("guideline")).strip()
     text = _word(change.get("text"))
-    if text:
-        return "REVISE" if guideline else "ADD"
-    return "SUPPORT" if guideline else "NOOP"
+    if guideline:
+        return "REVISE" if text else "SUPPORT"
+    return "ADD" if text else "NOOP"

@@ -69,7 +69,9 @@ def _effect(
     is_right = agrees(judge, case, new)
     if was_right == is_right:
         return "moved"
-    return "fixed" if is_right else "broken"
+    if is_right:
+        return "fixed"
+    return "broken"
 
 
 def _speaking(judgment: Judgment, *, beside: Collection[str]) -> tuple[str, ...]:

@@ -67,7 +67,8 @@ def proposed_tests(
             senses = [test.holds]
         for holding in senses:
             answers = column if holding else column.turned()
-            if chance(answers.table(outcome)) * tried * len(senses) <= ALPHA:
+            table = answers.table(outcome)
+            if chance(table) * tried * len(senses) <= ALPHA:
                 admitted.append(replace(test, holds=holding, value=value))
     return tuple(admitted)
 

@@ -98,12 +98,14 @@ def with_lessons_unanswered(judge: Judge, error: MemalignError) -> Judge:
         judge: The judge, which has forgotten.
         error: Why no model answered.
     """
-    keys = [annotation.key for annotation in judge.memory.pending]
+    reason = f"{WHY}: {error}"
+    exposed = [annotation.key for annotation in judge.memory.pending]
     if isinstance(error, ConfigurationError) and not isinstance(error, AccessDenied):
-        return with_lessons_waiting(judge, f"{WHY}: {error}")  # our own words
-    if len(keys) <= QUOTED:
-        return with_lessons_waiting(judge, f"{WHY}: {error}", exposed_to=keys)
-    return with_lessons_waiting(judge, f"{WHY}: {type(error).__name__}")
+        exposed = []  # the words are our own
+    elif len(exposed) > QUOTED:
+        reason = f"{WHY}: {type(error).__name__}"
+        exposed = []
+    return with_lessons_waiting(judge, reason, exposed_to=exposed)
 
 
 def held_back(result: AlignResult) -> AlignResult:

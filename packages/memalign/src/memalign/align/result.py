@@ -232,8 +232,10 @@ class AlignResult(Generic[ValueT_co]):
             parts.append(f"conflicts: {len(self.conflicts)}")
         digits = ".0f" if self.seconds >= 1 else ".2g"
         parts.append(f"{self.seconds:{digits}} s")
-        cost = self.usage.cost
-        parts.append("cost unknown" if cost is None else dollars(cost))
+        if self.usage.cost is None:
+            parts.append("cost unknown")
+        else:
+            parts.append(dollars(self.usage.cost))
         return ", ".join(parts)
 
     def __str__(self) -> str:

@@ -12,7 +12,7 @@ from memalign.memory.guard import MAX_WORDS, guideline_fault, tidy
 from memalign.types import FeedbackKey, Guideline
 from memalign.values import ValueType, value_text
 
-__all__ = ["NO_WORDS", "comment_as_rule", "word_for_word"]
+__all__ = ["comment_as_rule", "without_lone_labels", "word_for_word"]
 
 SENTENCES = 2
 """Sentences of a comment at most: as many as a reader remembers."""
@@ -23,14 +23,11 @@ _END = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？])\s*")  # noqa: RUF001
 
 def word_for_word(judge: Judge) -> Judge:
     """Return the judge with a guideline for each pending comment, exposed to that comment alone."""
-    memory = judge.memory
+    memory = without_lone_labels(judge).memory
     outcomes: dict[FeedbackKey, Outcome | None] = {}
     for annotation in memory.pending:
         key = annotation.key
-        comment = annotation.rationale
-        if not comment:
-            outcomes[key] = Outcome(kind="example", reason=NO_WORDS, exposed_to=(key,))
-            continue
+        comment = annotation.rationale or ""
         _, case = memory.record(key)
         text = comment_as_rule(annotation, case, judge.value_type)
         judged = judged_texts(case.example.content)
@@ -48,6 +45,16 @@ def word_for_word(judge: Judge) -> Judge:
         memory = memory.with_guidelines([new])
         outcomes[key] = None
     return judge.replace(memory=memory.with_outcomes(outcomes))
+
+
+def without_lone_labels(judge: Judge) -> Judge:
+    """Keep pending labels as examples: a label beside no other record teaches no rule."""
+    examples = {}
+    for annotation in judge.memory.pending:
+        if not annotation.rationale:
+            key = annotation.key
+            examples[key] = Outcome(kind="example", reason=NO_WORDS, exposed_to=(key,))
+    return judge.replace(memory=judge.memory.with_outcomes(examples))
 
 
 def comment_as_rule(annotation: Annotation, case: Case, value_type: ValueType) -> str:
