@@ -329,3 +329,14 @@ def test_whoever_answers_nothing_reads_how_far_the_others_agree(
     answer_all(reviewer, "yynn")
     answer_all(zoe, "yyy")
     assert "reviewer and zoe agree on 2 of 3." in page(owner)
+
+
+def test_what_a_colleague_answered_is_not_asked_for_a_figure_again(
+    ana_and_ben: tuple[TestClient, TestClient],
+) -> None:
+    ana, ben = ana_and_ben
+    hold_out(ana, *IDS[:4])
+    answer_all(ana, "yyy")
+    words = page(ben)
+    assert "Review 1 About 24 more cases are needed" in words, words
+    assert card(ben.get(f"{TRUST}/review"))["case"] == IDS[3]

@@ -490,7 +490,9 @@ def next_cases(
     own = of_person(judge, person)
     query = select(queue, given.label("given"), needed.label("needed"))
     query = query.where(of_judge(judge), given < needed).limit(n + len(turn.others))
-    order = (CASE.rank.desc(), CASE.number)
+    order: tuple[ColumnElement[Any], ...] = (CASE.rank.desc(), CASE.number)
+    if measuring:  # a second answer on a case adds nothing to the figure
+        order = (given, *order)
     if again:  # few: found by the person and sorted, not by the order of all cases
         passed = query.join(reviews, own).where(SAID.state.in_(again))
         passed = passed.order_by((CASE.disputed + 0).desc(), *order)
@@ -760,9 +762,11 @@ def list_batches(connection: Connection, judge: str) -> list[Batch]:
 
 
 def waiting_to_measure(connection: Connection, judge: str, person: str) -> int:
-    """Return how many cases that are held out a person has not seen."""
+    """Return how many cases that are held out a person has not seen and nobody has answered."""
     seen = exists().where(of_person(judge, person), COME_TO)
-    waiting = select(func.count()).where(of_judge(judge), HELD_OUT, ~seen)
+    waiting = select(func.count()).where(
+        of_judge(judge), HELD_OUT, ~seen, _given(judge) == 0
+    )
     return int(connection.execute(waiting).scalar_one())
 
 
