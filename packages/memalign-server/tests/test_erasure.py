@@ -792,3 +792,19 @@ def test_a_file_that_is_named_after_the_person_loses_its_name(site: Site) -> Non
     site.erased(matching="Okafor", whole="true")
     assert site.nowhere("okafor")
     assert "late" in {case.id for case in site.judgments()}
+
+
+def test_an_answer_without_words_is_listed_with_its_case(site: Site) -> None:
+    put_in(site.client, OTHERS)
+    silent = {**OTHERS[0], "value": False, "source": "Philippa"}
+    explained = {
+        **OTHERS[1],
+        "value": False,
+        "rationale": "Cold.",
+        "source": "Philippa",
+    }
+    site.registry().align("tone", [silent, explained])
+    page = site.found("philippa")
+    shows(page, "“It is in transit.”", "answer without words, Philippa")
+    shows(page, "“Cold.”", "comment, Philippa")
+    assert "in an earlier state" not in page

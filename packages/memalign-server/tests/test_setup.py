@@ -119,7 +119,7 @@ def test_a_changed_question_is_asked_of_open_and_measuring_cases(
     assert versions == {
         case["id"]: 1 if case["id"] == "late" else 2 for case in (*CASES, *more)
     }
-    assert "Is the reply kind? Yes or No." in local.get(saved.headers["location"]).text
+    assert "Is the reply kind? · Yes or No" in local.get(saved.headers["location"]).text
     post(local, f"{SETUP}/question", question="Is the reply kind?", model="scripted")
     assert len(world.registry_of(local).history("tone")) == 2  # nothing was changed
 

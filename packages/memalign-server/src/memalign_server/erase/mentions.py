@@ -44,6 +44,7 @@ class Mention:
         line: What is shown of its words; empty where only an earlier state has them.
         apart: Whether it is a case that does not hold the text: nobody says anything else of it.
         inside: Whether it holds the text in longer words alone, such as "Ana" in "Analysis".
+        wordless: Whether it is an answer without words; then `line` is of its case.
     """
 
     kind: Literal["case", "comment", "sentence", "member", "note"]
@@ -53,6 +54,7 @@ class Mention:
     line: str = ""
     apart: bool = False
     inside: bool = False
+    wordless: bool = False
 
     @property
     def tick(self) -> str:
@@ -133,30 +135,37 @@ class Search:
                 yield Mention(kind="member", name=member.id, line=member.name)
 
     def _cases(self) -> Iterator[Mention]:
-        memory = self.judge.memory
-        with self.store.read() as connection:
-            queued = cases_of(connection, self.judge.name, self._case_ids)
-        examples = {case.case_id: case.example for case in queued}
-        for case_id in self._case_ids:
-            learned = memory.case(case_id)
-            example = examples.get(case_id) or (learned and learned.example)
-            texts = list[str]()
-            if example:
-                texts += texts_in(example.outputs)
-                texts += texts_in(example.content)
-                texts.append(case_id)
+        for case_id, texts in self._texts_of(self._case_ids).items():
             holds = case_id in self._holding
             yield Mention(
                 kind="case",
                 name=case_id,
-                taught=learned is not None,
+                taught=self.judge.memory.case(case_id) is not None,
                 line=self._line(texts),
                 apart=not holds,
                 inside=holds and self._is_inside(texts),
             )
 
+    def _texts_of(self, case_ids: Sequence[str]) -> dict[str, list[str]]:
+        """Return what each case holds, its reply first; nothing if it is in the queue and the memory no more."""
+        with self.store.read() as connection:
+            queued = cases_of(connection, self.judge.name, case_ids)
+        examples = {case.case_id: case.example for case in queued}
+        texts = dict[str, list[str]]()
+        for case_id in case_ids:
+            learned = self.judge.memory.case(case_id)
+            example = examples.get(case_id) or (learned and learned.example)
+            found = texts[case_id] = list[str]()
+            if example:
+                found += texts_in(example.outputs)
+                found += texts_in(example.content)
+                found.append(case_id)
+        return texts
+
     def _comments(self, keys: Collection[FeedbackKey]) -> Iterator[Mention]:
         words = self._words()
+        silent = [key for key in keys if key in words and not any(words[key])]
+        cases = self._texts_of(sorted({key.id for key in silent}))
         for key in sorted(keys):
             comments = words.get(key, [])
             of_person = key.source in self.sources
@@ -166,8 +175,9 @@ class Search:
                     kind="comment",
                     name=str(key),
                     whose="" if same_person(key.source, self.reader) else key.source,
-                    line=self._line(comments),
+                    line=self._line(cases[key.id] if key in silent else comments),
                     inside=not of_person and self._is_inside(comments),
+                    wordless=key in silent,
                 )
 
     def _words(self) -> Mapping[FeedbackKey, list[str]]:
