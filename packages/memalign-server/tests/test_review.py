@@ -266,3 +266,11 @@ def test_a_page_asks_the_database_few_things(queued: TestClient) -> None:
         assert queued.get(f"/judges/tone/review{query}").status_code == 200
         event.remove(Engine, "before_cursor_execute", note)
         assert sum(statement.startswith("SELECT") for statement in statements) <= 17
+
+
+def test_a_case_that_is_gone_leads_on_to_the_review(queued: TestClient) -> None:
+    way_on = '<a class="button main-button" href="/judges/tone/review">Go on reviewing'
+    queued.headers["accept"] = "text/html"
+    expect(queued.get("/judges/tone/review?case=gone"), 410, way_on)
+    for nowhere in ("/judges/none/review", "/nowhere"):
+        assert "Go on reviewing" not in expect(queued.get(nowhere), 404)

@@ -97,7 +97,16 @@ def _for_people(request: Request, problem: Problem, error: Exception) -> Respons
         detail=_detail(request, problem, error),
         rows=problem.more.get("rows", [])[:_MOST_ROWS],
         field=getattr(error, "field", ""),
+        back=_judge_of(request.url.path, error),
     )
+
+
+def _judge_of(path: str, error: Exception) -> str:
+    """Return the judge whose page was asked for, if there is one of that name."""
+    parts = path.split("/")
+    if len(parts) < 4 or parts[1] != "judges" or isinstance(error, JudgeNotFound):
+        return ""
+    return unquote(parts[2])
 
 
 def _detail(request: Request, problem: Problem, error: Exception) -> str:
