@@ -104,8 +104,17 @@ def words_saved(page: Page) -> None:
     page.wait_for_selector("#foot :text('Words saved'):visible")
 
 
+OUTSIDE = """[...document.querySelectorAll('main :is(button, .button):not(.quiet)')].filter(button => {
+    const column = button.closest('.page-720, .page-960, .wide');
+    if (!column || !button.offsetParent) return false;
+    const padding = parseFloat(getComputedStyle(column).paddingLeft);
+    return button.getBoundingClientRect().left < column.getBoundingClientRect().left + padding - 1;
+}).map(button => button.outerHTML)"""
+"""The buttons with a border that begin left of their column."""
+
+
 def faults_of(page: Page) -> list[str]:
-    """What axe finds on a page, and whether it is too wide."""
+    """What axe finds on a page, whether it is too wide, and buttons that stand out of their column."""
     from axe_playwright_python.sync_playwright import Axe
 
     violations = Axe().run(page).response["violations"]
@@ -113,5 +122,6 @@ def faults_of(page: Page) -> list[str]:
         f"{page.url} {fault['id']}: {[node['html'][:200] for node in fault['nodes'][:3]]}"
         for fault in violations
     ]
+    faults += [f"{page.url} is out of line: {html}" for html in page.evaluate(OUTSIDE)]
     is_narrow = page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     return faults if is_narrow else [*faults, f"{page.url} is too wide"]
