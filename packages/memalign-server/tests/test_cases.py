@@ -239,3 +239,10 @@ def test_a_judge_is_deleted_once_its_name_is_typed(queued: TestClient) -> None:
     with pytest.raises(JudgeNotFound):
         registry.load("tone")
     assert ids(queued) == []
+
+
+def test_cases_with_equal_replies_are_told_apart(queued: TestClient) -> None:
+    lines = ("Is there a lamp?", "Is there a bell?")
+    put_in(queued, [{"id": line, "inputs": line, "outputs": "Yes."} for line in lines])
+    page = words_of(queued.get(PAGE).text)
+    shows(page, *(f"“{line}” → “Yes.”" for line in lines))

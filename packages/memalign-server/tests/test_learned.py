@@ -394,7 +394,11 @@ def test_a_wording_is_tried_before_it_is_kept(taught: Site) -> None:
     trial = (
         "Tried on 5 cases you answered As it was 4 right of 5 Your wording 4 right of 5"
     )
-    shows(taught.try_wording(rule.id, words), trial, "Still wrong “Reply 9.”")
+    shows(
+        taught.try_wording(rule.id, words),
+        trial,
+        "Still wrong “Question 9?” → “Reply 9.”",
+    )
     assert taught.judge.memory.guideline(rule.id).text == rule.text, (
         "nothing is changed by a trial"
     )
@@ -629,14 +633,15 @@ def test_a_conflict_is_shown_to_its_author_however_the_name_is_spelled(
 
 
 def test_cases_are_found_taught_or_not_and_stay_blind(taught: Site) -> None:
+    case = "“Question 9?” → “Reply 9.”"
     for text in ("reply 9", "REPLY  9", "reply 9. bye", "réply 9"):
-        assert "1 case holds it. “Reply 9.” Look at it" in taught.page(find=text)
+        assert f"1 case holds it. {case} Look at it" in taught.page(find=text)
     assert "“Reply 10.” Look at it" in taught.page(find="REPLY 10")
     assert "No case holds it." in taught.page(find="reply 99")
     row = {"id": "old", "inputs": "Hm?", "outputs": "From the archive.", "value": True}
     taught.server.registry.align("tone", [row])
     assert taught.page(find="the archive").endswith(
-        "1 case holds it. “From the archive.”"
+        "1 case holds it. “Hm?” → “From the archive.”"
     ), "it leads nowhere"
 
 

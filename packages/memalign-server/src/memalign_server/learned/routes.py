@@ -33,7 +33,6 @@ from memalign_server.learned.teaching import (
     untaught_words,
     waiting_words,
 )
-from memalign_server.pages.content import case_text
 from memalign_server.pages.rendering import error_text, link
 from memalign_server.pages.screens import JudgeScreen
 from memalign_server.pages.verdicts import question_of
@@ -254,7 +253,6 @@ def _learned(screen: Learning) -> dict[str, Any]:
         "people_of": people_of,
         "may_change": screen.may_change,
         "example_of": lambda case: _example_of(memory, case),
-        "case_text": case_text,
     }
 
 
@@ -352,7 +350,7 @@ def _better(
         rule=rule,
         wording=wording,
         words=_own_words(screen.memory, rule, screen.name),
-        texts={case.case_id: case_text(case.example) for case in cases},
+        examples={case.case_id: case.example for case in cases},
     )
 
 

@@ -13,6 +13,7 @@ from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from memalign_server.pages.content import case_text
 from memalign_server.pages.languages import (
     LANGUAGE_COOKIE,
     LANGUAGES,
@@ -115,5 +116,6 @@ def _templates() -> Environment:
         lstrip_blocks=True,
     )
     environment.globals["link"] = link
+    environment.globals["case_text"] = case_text
     environment.filters["visible"] = visible
     return environment

@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Form, Query
 from fastapi.responses import Response
 
-from memalign_server.pages.content import case_text
 from memalign_server.pages.rendering import render
 from memalign_server.people.access import OWNER
 from memalign_server.problems import Refused
@@ -66,7 +65,6 @@ def cases_page(
         state=state,
         batch=batch,
         taken=taken,
-        case_text=case_text,
         **context,
     )
 

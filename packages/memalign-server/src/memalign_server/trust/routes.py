@@ -8,7 +8,6 @@ from typing import Annotated
 from fastapi import APIRouter, Depends
 from fastapi.responses import Response
 
-from memalign_server.pages.content import case_text
 from memalign_server.pages.rendering import MEASURING, link
 from memalign_server.pages.screens import JudgeScreen
 from memalign_server.people.access import inert
@@ -36,9 +35,6 @@ def trust_page(screen: Screen) -> Response:
         "trust.html",
         page="trust",
         trust=trust,
-        texts={
-            mistake.example.id: case_text(mistake.example) for mistake in trust.mistakes
-        },
         enough=ENOUGH,
         to_add=max(0, trust.missing - trust.waiting) * ONE_IN,
         owners=[member.name for member in team if member.role == Role.OWNER.value],
