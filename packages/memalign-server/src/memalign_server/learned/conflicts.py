@@ -36,8 +36,11 @@ def conflicts_of(memory: Memory, person: str, *, is_owner: bool) -> list[Conflic
     """Return the conflicts in which a person may choose, or has said one of the things."""
     conflicts = []
     for conflict in memory.open_conflicts:
-        comments = (memory.annotation(key) for key in conflict.feedback)
-        sides = [side for side in comments if side is not None and side.rationale]
+        sides = []
+        for key in conflict.feedback:
+            side = memory.annotation(key)
+            if side is not None and side.rationale:
+                sides.append(side)
         choices = _choices(sides, person, is_owner=is_owner)
         if len(sides) > 1 and choices is not None:
             conflicts.append(Conflict(sides=sides, choices=choices))
@@ -55,9 +58,13 @@ def _choices(
     reader = name_key(person)
     people = {name_key(side.source) for side in sides}
     if is_owner or people == {reader}:
-        return [*(str(side.key) for side in sides), ALL_HOLD]
+        keys = [str(side.key) for side in sides]
+        return [*keys, ALL_HOLD]
     if reader not in people:
         return None
-    return [
-        str(side.key) for side in sides if people - {name_key(side.source)} == {reader}
-    ]
+    choices = []
+    for side in sides:
+        others = people - {name_key(side.source)}
+        if others == {reader}:
+            choices.append(str(side.key))
+    return choices

@@ -70,9 +70,12 @@ def turned_cases(
     connection: Transaction, judge: Judge, person: str
 ) -> list[TurnedCase]:
     """Return a person's answered cases that the judge was asked about again, the latest first."""
-    pairs = answers.judged_again(connection, judge.name, person, most=MOST)
-    turns = (_turn(judge, pair) for pair in pairs)
-    return [turn for turn in turns if turn is not None]
+    turns = []
+    for pair in answers.judged_again(connection, judge.name, person, most=MOST):
+        turn = _turn(judge, pair)
+        if turn is not None:
+            turns.append(turn)
+    return turns
 
 
 def _turn(judge: Judge, pair: AnsweredCase) -> TurnedCase | None:
@@ -83,11 +86,11 @@ def _turn(judge: Judge, pair: AnsweredCase) -> TurnedCase | None:
     if judgment is None or judgment.value is None or before is None or own is None:
         return None
     agree = judge.value_type.agree
-    named = (finding.guideline for finding in judgment.findings)
+    named = [finding.guideline for finding in judgment.findings]
     return TurnedCase(
         case=pair.case,
         answer=pair.answer,
-        guidelines=frozenset((*judgment.guideline_ids, *named)),
+        guidelines=frozenset([*judgment.guideline_ids, *named]),
         was_right=agree(before, own),
         right=agree(judgment.value, own),
         turned=not agree(before, judgment.value),
@@ -123,7 +126,7 @@ class LearnedRow:
     @property
     def latest(self) -> str:
         """When the latest of the words were written."""
-        return self.comments[0].created_at or ""
+        return _written_at(self.comments[0])
 
 
 def rows_of(
@@ -150,12 +153,11 @@ def rows_of(
         words.setdefault(name, []).append(comment)
     rows = []
     for name, comments in words.items():
+        comments.sort(key=_written_at, reverse=True)
         cases = {comment.id for comment in comments}
         row = LearnedRow(
             id=name,
-            comments=sorted(
-                comments, key=lambda comment: comment.created_at or "", reverse=True
-            ),
+            comments=comments,
             taught=name not in untaught,
             guideline=active.get(name),
             turns=[turn for turn in turns if _bears_on(turn, name, cases)],
@@ -164,21 +166,23 @@ def rows_of(
     return sorted(rows, key=lambda row: row.latest, reverse=True)
 
 
+def _written_at(comment: Annotation) -> str:
+    return comment.created_at or ""
+
+
 def _learned_words(
     memory: Memory, person: str, active: Collection[str]
 ) -> Iterable[tuple[str, Annotation]]:
     """Yield a person's words in memory, each with a guideline that follows it, or its state."""
     for entry in memory.ledger():
         comment = memory.annotation(entry.key)
-        if (
-            comment is None
-            or comment.rationale is None
-            or not same_person(comment.source, person)
-        ):
+        if comment is None or comment.rationale is None:
+            continue
+        if not same_person(comment.source, person):
             continue
         followed = entry.guideline_ids if entry.state in _FOLLOWED else ()
-        names = [rule for rule in followed if rule in active] or [entry.state]
-        for name in names:
+        names = [rule for rule in followed if rule in active]
+        for name in names or [entry.state]:
             yield name, comment
 
 
@@ -211,8 +215,9 @@ def may_change(memory: Memory, rule: Guideline, person: str, *, is_owner: bool) 
     if is_owner:
         return True
     people = people_of(memory, rule)
-    is_theirs_alone = bool(people) and all(same_person(person, name) for name in people)
-    return is_theirs_alone or (not rule.people and is_named(person, people))
+    if not is_named(person, people):
+        return False
+    return not rule.people or all(same_person(person, name) for name in people)
 
 
 def confirmed(judge: Judge, guideline: str, *, by: str) -> Judge:
@@ -224,9 +229,8 @@ def confirmed(judge: Judge, guideline: str, *, by: str) -> Judge:
     rule = judge.memory.guideline(guideline)
     if rule.pinned_by not in (None, by) and rule.origin == "distilled":
         return edit_guideline(judge, guideline, text=rule.text, by=by)
-    return edit_guideline(
-        judge, guideline, pinned=True, rule=True if rule.tests else None, by=by
-    )
+    decides = True if rule.tests else None
+    return edit_guideline(judge, guideline, pinned=True, rule=decides, by=by)
 
 
 def rephrased(judge: Judge, guideline: str, text: str, *, by: str) -> Judge:
@@ -244,12 +248,12 @@ def cases_for_trial(
     """
     memory = judge.memory
     behind = [key.id for key in memory.sources_of(memory.guideline(guideline))]
+    cases = []
     pairs = answers.cases_for_trial(connection, judge.name, person, behind, most=TRIED)
-    return [
-        (pair.case, pair.answer.value)
-        for pair in pairs
-        if pair.answer.value is not None
-    ]
+    for pair in pairs:
+        if pair.answer.value is not None:
+            cases.append((pair.case, pair.answer.value))
+    return cases
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -277,14 +281,20 @@ def withdrawal_of(
 ) -> Withdrawal:
     """Return what would change if a person took back these pieces of feedback."""
     words = frozenset(keys)
-    own: list[Guideline] = []
+    stays = list[str]()
+    in_question = list[str]()
     for rule in memory.semantic:
-        if is_named(person, rule.people) and not words.isdisjoint(rule.exposed_to):
-            own.append(rule)
-    in_question = tuple(
-        rule.id for rule in own if words.issuperset(memory.sources_of(rule))
+        if words.isdisjoint(rule.exposed_to) or not is_named(person, rule.people):
+            continue
+        if words.issuperset(memory.sources_of(rule)):
+            in_question.append(rule.id)
+        else:
+            stays.append(rule.id)
+    without = forget(memory, words, keep=stays)
+    remaining = {rule.id for rule in without.semantic}
+    texts = [rule.text for rule in memory.semantic if rule.id not in remaining]
+    return Withdrawal(
+        texts=tuple(texts),
+        stays=tuple(stays),
+        in_question=tuple(in_question),
     )
-    stays = tuple(rule.id for rule in own if rule.id not in in_question)
-    remaining = {rule.id for rule in forget(memory, words, keep=stays).semantic}
-    texts = tuple(rule.text for rule in memory.semantic if rule.id not in remaining)
-    return Withdrawal(texts=texts, stays=stays, in_question=in_question)

@@ -78,16 +78,18 @@ def untaught_words(
         reason = _choice(answer.overruled_by, answer.overruled_for)
         words.setdefault(reason, []).append(_comment(answer))
     for pair in answers.untaught_words(connection, judge, person):
-        words.setdefault(_reason(pair, person), []).append(_comment(pair.answer))
+        reason = _reason(pair, person)
+        words.setdefault(reason, []).append(_comment(pair.answer))
     return words
 
 
 def waiting_words(connection: Transaction, judge: str, person: str) -> list[Annotation]:
     """Return what a person explained and the judge can be taught, the earliest first."""
-    pairs = answers.untaught_words(connection, judge, person)
-    return [
-        _comment(pair.answer) for pair in pairs if _reason(pair, person) == _WAITING
-    ]
+    comments = []
+    for pair in answers.untaught_words(connection, judge, person):
+        if _reason(pair, person) == _WAITING:
+            comments.append(_comment(pair.answer))
+    return comments
 
 
 def is_time_to_teach(waiting: int, later: str) -> bool:
@@ -97,7 +99,9 @@ def is_time_to_teach(waiting: int, later: str) -> bool:
         waiting: The answers that they explained and that are not taught.
         later: The value of the cookie `LATER`, which browsers can send as they like.
     """
-    put_off = int(later) if later.isdecimal() and len(later) < 10 else 0
+    put_off = 0
+    if later.isdecimal() and len(later) < 10:
+        put_off = int(later)
     return waiting >= ENOUGH + put_off
 
 
@@ -132,8 +136,10 @@ def choice_of(reason: str) -> tuple[str, str] | None:
     The holder is "" if nobody's words hold.
     """
     kind, _, names = reason.partition("\n")
+    if kind != _CHOICE:
+        return None
     by, _, holder = names.partition("\n")
-    return (by, holder) if kind == _CHOICE else None
+    return by, holder
 
 
 def overruled(connection: Transaction, judge: str, memory: Memory) -> list[FeedbackKey]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from markupsafe import Markup
@@ -143,15 +143,19 @@ def _field(name: str, value: Any, label: str, *, is_judged: bool) -> Iterator[Bl
 
 def _turns(name: str, value: object) -> Sequence[Turn] | None:
     """Return the turns of a field that is a conversation, and None for any other field."""
-    is_list = isinstance(value, list) and all(
-        isinstance(turn, dict) and "role" in turn for turn in value
-    )
-    if name != "conversation" and not is_list:
+    if name != "conversation" and not _has_roles(value):
         return None
     try:
         return turns_of(value)
     except InputError:
         return None
+
+
+def _has_roles(value: object) -> bool:
+    """Return whether a value is a list of turns, each with its role."""
+    if not isinstance(value, list):
+        return False
+    return all(isinstance(turn, dict) and "role" in turn for turn in value)
 
 
 def _conversation(turns: Sequence[Turn], *, is_judged: bool) -> Iterator[Block]:
@@ -186,13 +190,10 @@ def _is_spoken(turn: Turn) -> bool:
 def _said(speaker: Speaker, label: str, value: object) -> Block:
     """Return a value as a bubble: text as text, JSON as folded parts."""
     inside = json_inside(value) if isinstance(value, str) else value
+    bubble = Block(kind="bubble", speaker=speaker, label=label)
     if inside is None:
-        return Block(
-            kind="bubble", speaker=speaker, label=label, html=prose(str(value))
-        )
-    return Block(
-        kind="bubble", speaker=speaker, label=label, nodes=nodes_of_json(inside)
-    )
+        return replace(bubble, html=prose(str(value)))
+    return replace(bubble, nodes=nodes_of_json(inside))
 
 
 def _tool(use: ToolUse) -> Block:

@@ -50,13 +50,17 @@ class Language:
     def number(self, value: float, digits: int = 0) -> str:
         """Return a number with this language's marks: 1,234.5 in English, 1.234,5 in others."""
         text = f"{value:,.{digits}f}"
-        return text if self.is_english else text.translate(_MARKS)
+        if self.is_english:
+            return text
+        return text.translate(_MARKS)
 
     def percent(self, share: float | None) -> str:
         """Return a share of 1 as whole percent."""
         if share is None:
             return _NONE
-        return f"{self.number(100 * share)}{'' if self.is_english else _SPACE}%"
+        number = self.number(100 * share)
+        space = "" if self.is_english else _SPACE
+        return f"{number}{space}%"
 
     def time(self, at: str | None) -> str:
         """Return a time in this language's format; a script shows it in the reader's time zone."""
@@ -72,7 +76,9 @@ class Language:
             return _NONE
         if isinstance(value, bool):
             return self.say("Yes") if value else self.say("No")
-        return self.number(value, 2) if isinstance(value, float) else value_text(value)
+        if isinstance(value, float):
+            return self.number(value, 2)
+        return value_text(value)
 
 
 language = cache(Language)
@@ -83,8 +89,10 @@ def language_of(chosen: str | None, accepted: str | None) -> Language:
 
     It is English if no page is in any of them. Browsers send the preferred one first.
     """
-    wanted = [part.strip()[:2].lower() for part in (accepted or "").split(",")]
-    for code in (chosen, *wanted):
+    if chosen in LANGUAGES:
+        return language(chosen)
+    for part in (accepted or "").split(","):
+        code = part.strip()[:2].lower()
         if code in LANGUAGES:
             return language(code)
     return language("en")

@@ -90,14 +90,17 @@ class _Builder:
             if self._is_full():
                 yield _MORE
                 return
-            yield self._part(visible(str(key)), part, depth)
+            name = visible(str(key))
+            yield self._part(name, part, depth)
 
     def _part(self, name: str, part: object, depth: int) -> Node:
         if isinstance(part, str):
             return Node(name=name, text=prose(part))
         if not isinstance(part, dict | list) or not part:
             return Node(name=name, text=escape(json_text(part)))
-        inner = (_MORE,) if depth >= _DEEPEST else tuple(self.parts(part, depth + 1))
+        inner: tuple[Node, ...] = (_MORE,)
+        if depth < _DEEPEST:
+            inner = tuple(self.parts(part, depth + 1))
         return Node(name=name, parts=inner, note=str(len(part)))
 
     def spans(
@@ -108,18 +111,29 @@ class _Builder:
             if self._is_full() or depth >= _DEEPEST:
                 yield _MORE
                 return
-            shown = {"inputs": span.inputs, "outputs": span.outputs}
-            shown["attributes"] = span.attributes or None
-            own = self.parts(
-                {name: part for name, part in shown.items() if part is not None}
-            )
-            parts = (*own, *self.spans(below, span.id, depth + 1))
-            failed = span.status == "error"
+            own = self.parts(_content(span))
+            inner = self.spans(below, span.id, depth + 1)
             yield Node(
-                name=visible(span.name), parts=parts, note=_note(span), failed=failed
+                name=visible(span.name),
+                parts=(*own, *inner),
+                note=_note(span),
+                failed=span.status == "error",
             )
+
+
+def _content(span: Span) -> dict[str, Any]:
+    """Return what a span was given and gave, and its attributes, where there are any."""
+    content: dict[str, Any] = {}
+    if span.inputs is not None:
+        content["inputs"] = span.inputs
+    if span.outputs is not None:
+        content["outputs"] = span.outputs
+    if span.attributes:
+        content["attributes"] = span.attributes
+    return content
 
 
 def _note(span: Span) -> str:
     timed = "" if span.seconds is None else f"{span.seconds:.2f} s"
-    return visible(" · ".join(filter(None, (span.kind, timed, span.message))))
+    parts = [part for part in (span.kind, timed, span.message) if part]
+    return visible(" · ".join(parts))

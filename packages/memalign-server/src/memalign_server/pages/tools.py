@@ -22,6 +22,8 @@ _FAILED: Final = re.compile(
     r"\s*(error|failed|failure|exception|traceback)\b[\s:]*", re.IGNORECASE
 )
 _EMPTY: Final[tuple[object, ...]] = (None, "", {}, [])
+_NO_CALL: Final = ""
+"""In the place of a call's name, which is JSON and never empty."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,23 +54,16 @@ def tool_uses(turns: Sequence[Turn]) -> dict[int, list[ToolUse]]:
     A result belongs to the call that it names. One that names none belongs to the first call that
     waits for a result.
     """
-    named: dict[str, deque[int]] = {}
-    unnamed: deque[int] = deque()
-    for place, turn in enumerate(turns):
-        if is_result(turn) and "tool_call_id" in turn.rest:
-            named.setdefault(json_text(turn.rest["tool_call_id"]), deque()).append(
-                place
-            )
-        elif is_result(turn):
-            unnamed.append(place)
+    waiting = _results(turns)
     uses: dict[int, list[ToolUse]] = {}
     shown: set[int] = set()
     for place, turn in enumerate(turns):
         for call in _calls(turn):
-            waiting = named.get(json_text(call.get("id"))) or unnamed
+            name = json_text(call.get("id"))
+            results = waiting.get(name) or waiting[_NO_CALL]
             result = None
-            if waiting:
-                answered = waiting.popleft()
+            if results:
+                answered = results.popleft()
                 shown.add(answered)
                 result = turns[answered]
             uses.setdefault(place, []).append(_use(call, result))
@@ -78,9 +73,24 @@ def tool_uses(turns: Sequence[Turn]) -> dict[int, list[ToolUse]]:
     return uses
 
 
+def _results(turns: Sequence[Turn]) -> dict[str, deque[int]]:
+    """Return the places of results by the call that they name, or by `_NO_CALL`."""
+    waiting: dict[str, deque[int]] = {_NO_CALL: deque()}
+    for place, turn in enumerate(turns):
+        if not is_result(turn):
+            continue
+        name = _NO_CALL
+        if "tool_call_id" in turn.rest:
+            name = json_text(turn.rest["tool_call_id"])
+        waiting.setdefault(name, deque()).append(place)
+    return waiting
+
+
 def _calls(turn: Turn) -> Iterator[Mapping[str, Any]]:
     """Yield a turn's calls, however its provider writes them."""
-    for call in () if is_result(turn) else turn.calls:
+    if is_result(turn):
+        return
+    for call in turn.calls:
         yield call if isinstance(call, dict) else {"name": str(call)}
 
 
@@ -89,14 +99,19 @@ def _use(call: Mapping[str, Any], result: Turn | None) -> ToolUse:
     if isinstance(given, str):
         given = json_inside(given) or given
     line = " ".join(_words_of(given).split())
-    details = {"arguments": call.get("arguments")}
-    if len(line) > _LINE or isinstance(given, dict):
+    is_cut = len(line) > _LINE
+    details: dict[str, Any] = {}
+    arguments = call.get("arguments")
+    if arguments not in _EMPTY:
+        details["arguments"] = arguments
+    if (is_cut or isinstance(given, dict)) and given not in _EMPTY:
         details["result"] = given
     says_error = result is not None and result.rest.get("is_error") is True
+    name = str(call.get("name") or "")
     return ToolUse(
-        name=str(call.get("name") or "").replace("_", " "),
-        line=line if len(line) <= _LINE else f"{line[:_LINE]}…",
-        details={key: part for key, part in details.items() if part not in _EMPTY},
+        name=name.replace("_", " "),
+        line=f"{line[:_LINE]}…" if is_cut else line,
+        details=details,
         failed=says_error or _has_failed(given),
     )
 
@@ -107,11 +122,12 @@ def _words_of(given: Any) -> str:
         return ""
     if isinstance(given, str):
         failure = _FAILED.match(given)
-        return (given[failure.end() :] if failure else "") or given
+        reason = given[failure.end() :] if failure else ""
+        return reason or given
     if isinstance(given, dict):
-        said = next((given[key] for key in _WORDS if given.get(key)), None)
-        if isinstance(said, str):
-            return said
+        said = [given[key] for key in _WORDS if given.get(key)]
+        if said and isinstance(said[0], str):
+            return said[0]
     return json_text(given)
 
 

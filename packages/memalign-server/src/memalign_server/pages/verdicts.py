@@ -52,7 +52,8 @@ def choices_of(kind: ValueType, language: Language) -> list[Choice]:
         return []
     texts = [verdict_text(kind, label, language) for label in kind.labels]
     keys = [text[:1].upper() for text in texts]
-    if len(set(keys)) < len(keys) or not all(key.isalnum() for key in keys):
+    is_clear = len(set(keys)) == len(keys) and all(map(str.isalnum, keys))
+    if not is_clear:
         keys = [str(number % 10) for number in range(1, len(texts) + 1)]
     choices = []
     for label, text, key in zip(kind.labels, texts, keys, strict=True):

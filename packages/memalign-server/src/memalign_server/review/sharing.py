@@ -36,16 +36,24 @@ class OpenCases:
         What they are served must be opened before this ends.
         """
         with self._lock:
-            now = self.clock()
-            self._until = {
-                key: until for key, until in self._until.items() if until > now
-            }
-            here = [(case_id, who) for of, case_id, who in self._until if of == judge]
-            own = frozenset(case_id for case_id, who in here if who == person)
-            yield Sharing(
-                own=own,
-                others=Counter(case_id for case_id, who in here if who != person),
-            )
+            self._close_old()
+            own = set[str]()
+            others = Counter[str]()
+            for of, case_id, who in self._until:
+                if of != judge:
+                    continue
+                if who == person:
+                    own.add(case_id)
+                else:
+                    others[case_id] += 1
+            yield Sharing(own=frozenset(own), others=others)
+
+    def _close_old(self) -> None:
+        """Close the cases that were opened ten minutes ago or earlier."""
+        now = self.clock()
+        for key, until in list(self._until.items()):
+            if until <= now:
+                del self._until[key]
 
     def open(self, judge: str, case_id: str, person: str) -> None:
         """Note that a person has a case open, from now for ten minutes."""

@@ -191,8 +191,11 @@ def _measured(connection: Transaction, judge: str, kind: ValueType) -> list[_Mea
     for pair in blind_answers(connection, judge, most=LATEST):
         if pair.case.settled in (None, pair.answer.person):
             by_case.setdefault(pair.case.case_id, []).append(pair)
-    found = (_measured_case(pairs, kind) for pairs in by_case.values())
-    cases = [case for case in found if case is not None]
+    cases = []
+    for pairs in by_case.values():
+        case = _measured_case(pairs, kind)
+        if case is not None:
+            cases.append(case)
     newest = max((case.version for case in cases), default=0)
     of_newest = [case for case in cases if case.version == newest]
     return of_newest if len(of_newest) >= ENOUGH else cases
@@ -204,9 +207,10 @@ def _measured_case(pairs: Sequence[AnsweredCase], kind: ValueType) -> _Measured 
     It is None if they differ, or if the verdict of a judge of another type cannot be read.
     """
     case = pairs[0].case
-    blind = [
-        pair.answer.blind_value for pair in pairs if pair.answer.blind_value is not None
-    ]
+    blind = []
+    for pair in pairs:
+        if pair.answer.blind_value is not None:
+            blind.append(pair.answer.blind_value)
     if not all(kind.agree(blind[0], other) for other in blind[1:]):
         return None
     try:
@@ -283,13 +287,10 @@ def _mistakes(
     wrong: dict[str, _Measured] = {}
     for case in reversed(cases):
         own = case.people.get(person)
-        if (
-            own is None
-            or kind.agree(case.verdict, case.answer)
-            or kind.agree(case.verdict, own)
-        ):
+        if own is None or kind.agree(case.verdict, own):
             continue
-        wrong[case.case_id] = case
+        if not kind.agree(case.verdict, case.answer):
+            wrong[case.case_id] = case
     mistakes = []
     for queued in cases_of(connection, judge, list(wrong)[:_SHOWN]):
         case = wrong[queued.case_id]
