@@ -147,7 +147,7 @@ class Search:
             )
 
     def _texts_of(self, case_ids: Sequence[str]) -> dict[str, list[str]]:
-        """Return what each case holds, its reply first; nothing if it is in the queue and the memory no more."""
+        """Return what each case holds, its reply first; nothing of one that is here no more."""
         with self.store.read() as connection:
             queued = cases_of(connection, self.judge.name, case_ids)
         examples = {case.case_id: case.example for case in queued}
@@ -164,7 +164,7 @@ class Search:
 
     def _comments(self, keys: Collection[FeedbackKey]) -> Iterator[Mention]:
         words = self._words()
-        silent = [key for key in keys if key in words and not any(words[key])]
+        silent = {key for key in keys if key in words and not any(words[key])}
         cases = self._texts_of(sorted({key.id for key in silent}))
         for key in sorted(keys):
             comments = words.get(key, [])
