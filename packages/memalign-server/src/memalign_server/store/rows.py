@@ -27,7 +27,6 @@ class QueuedCase:
         number: The order in which cases were put in.
         judge: The judge's name.
         case_id: The case's id.
-        content_hash: The hash of what the case holds; no two cases of a queue have the same one.
         example: What it holds.
         judgment: The newest judgment; None until it is judged.
         version: The version of the judge that gave it.
@@ -40,14 +39,11 @@ class QueuedCase:
         disputed: Whether people answered it differently, and nothing is settled.
         settled: Whose answer holds; "" for nobody's, None where nothing is settled.
         settled_by: Who chose that.
-        rank: How useful an answer is: the highest comes first.
-        added_at: When it was put in.
     """
 
     number: int
     judge: str
     case_id: str
-    content_hash: str
     example: Example
     judgment: Judgment | None
     version: int | None
@@ -60,8 +56,6 @@ class QueuedCase:
     disputed: bool
     settled: str | None
     settled_by: str | None
-    rank: float
-    added_at: str
 
     def is_behind(self, version: int) -> bool:
         """Return whether an older version of the judge than this one gave the verdict."""
@@ -124,11 +118,6 @@ class Answer:
         return (self.rationale if self.draft is None else self.draft) or ""
 
     @property
-    def is_untaught(self) -> bool:
-        """Return whether it says something that the judge has not learned."""
-        return self.state == "answered" and self.taught != self.revision
-
-    @property
     def is_kept(self) -> bool:
         """Return whether its person has seen a colleague's answer and keeps this one."""
         return self.kept_revision == self.revision
@@ -171,18 +160,14 @@ class Member:
         name: Their name, which is the source of their feedback.
         name_key: The name as it is compared.
         role: `owner` or `reviewer`.
-        subject: Who an OpenID provider says they are; None for a person of links.
         link_until: Until when a personal link waits to be used; None for none.
-        created_at: When they were added.
     """
 
     id: str
     name: str
     name_key: str
     role: str
-    subject: str | None
     link_until: str | None
-    created_at: str
 
 
 @dataclass(frozen=True, kw_only=True)
