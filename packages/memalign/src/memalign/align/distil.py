@@ -372,20 +372,29 @@ async def _merged(
     for guideline in guidelines:
         exposed.update(guideline.exposed_to)
     for text, sources in merged_rules(reply.data, guidelines):
-        name = f"G{memory.next_guideline}"
-        changed = []
-        supported: set[FeedbackKey] = set()
-        tests: list[CodeTest] = []
-        for source in sources:
-            changed.append(structs.replace(source, replaced_by=name))
-            supported.update(source.supported_by)
-            tests.extend(source.tests)
         merged = Guideline(
-            id=name,
+            id=f"G{memory.next_guideline}",
             text=text,
-            supported_by=tuple(sorted(supported)),
             exposed_to=tuple(sorted(exposed)),
-            tests=tuple(tests),
         )
-        memory = memory.with_guidelines([*changed, merged])
+        memory = _with_merged(memory, merged, sources)
     return memory
+
+
+def _with_merged(
+    memory: Memory, merged: Guideline, sources: Iterable[Guideline]
+) -> Memory:
+    """Return the memory with a guideline in the place of others, with their feedback and tests."""
+    changed = []
+    supported: set[FeedbackKey] = set()
+    tests: list[CodeTest] = []
+    for source in sources:
+        changed.append(structs.replace(source, replaced_by=merged.id))
+        supported.update(source.supported_by)
+        tests.extend(source.tests)
+    merged = structs.replace(
+        merged,
+        supported_by=tuple(sorted(supported)),
+        tests=tuple(tests),
+    )
+    return memory.with_guidelines([*changed, merged])
