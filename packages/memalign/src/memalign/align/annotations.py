@@ -23,7 +23,6 @@ from memalign.memory import Annotation, Case, Memory, PreAlignmentVerdict
 from memalign.memory.forget import forget_lessons
 from memalign.models.judge_models import open_judging_model
 from memalign.types import Example, Feedback, FeedbackKey, Judgment
-from memalign.values import Value
 
 __all__ = ["add_annotations", "checked_rows", "sort_rows", "with_own_verdicts"]
 
@@ -83,22 +82,14 @@ def checked_rows(
     invalid = sorted([*bad, *refused], key=lambda error: error.line)
     if bad and not skip_invalid:
         raise InvalidRows(source.name, invalid, hint=SKIP_HINT)
-    notes = label_notes(rows, judge.value_type, _labels(memory))
+    known = [said.value for said in memory.annotations() if said.value is not None]
+    notes = label_notes(rows, judge.value_type, known)
     return FeedbackFile(
         rows=tuple(rows),
         lines=tuple(lines),
         invalid=tuple(invalid),
         notes=(*file.notes, *notes),
     )
-
-
-def _labels(memory: Memory) -> list[Value]:
-    """Return every label that somebody gave."""
-    labels = []
-    for annotation in memory.annotations():
-        if annotation.value is not None:
-            labels.append(annotation.value)
-    return labels
 
 
 def sort_rows(

@@ -61,10 +61,9 @@ def edit_guideline(
     changes = {}
     if text is not None:
         changes.update(_reworded(old, text, by))
-    if pinned is not None:
-        changes["pinned_by"] = by if pinned else None
-    if retired is not None:
-        changes["retired_by"] = by if retired else None
+    for name, said in (("pinned_by", pinned), ("retired_by", retired)):
+        if said is not None:
+            changes[name] = by if said else None
     if rule is not None:
         changes.update(_ruled(old, rule, by))
     if not changes:

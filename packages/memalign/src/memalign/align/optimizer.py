@@ -79,10 +79,10 @@ class MemAlign:
     impact: int | None = None
 
     def __post_init__(self) -> None:
-        if self.shard_size is not None and self.shard_size < 1:
-            raise InputError("shard_size must be 1 or more")
-        if self.impact is not None and self.impact < 1:
-            raise InputError("impact must be 1 or more")
+        for name in ("shard_size", "impact"):
+            number = getattr(self, name)
+            if number is not None and number < 1:
+                raise InputError(f"{name} must be 1 or more")
         self.calls()  # which checks the limits
         if self.authority is not None:
             object.__setattr__(self, "authority", checked_authority(self.authority))
@@ -232,17 +232,13 @@ class MemAlign:
     def _configured(self, judge: Judge) -> Judge:
         """Return the judge with these knobs."""
         changes: dict[str, Any] = {}
-        if self.retrieval_k is not None:
-            changes["retrieval_k"] = self.retrieval_k
-        if self.embedding_model is not None:
-            changes["embedding_model"] = self.embedding_model
-        if self.columns is not None:
-            changes["columns"] = self.columns
+        for name in ("retrieval_k", "embedding_model", "columns"):
+            value = getattr(self, name)
+            if value is not None:
+                changes[name] = value
         if self.authority is not None:
             changes["memory"] = replace(judge.memory, authority=self.authority)
-        if not changes:
-            return judge
-        return judge.replace(**changes)
+        return judge.replace(**changes) if changes else judge
 
     async def _distilled(self, judge: Judge, run: AlignRun) -> Judge:
         """Return the judge with its pending feedback distilled.
