@@ -101,8 +101,7 @@ def blocking(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
             coroutine = function(*args, **kwargs)
         except TypeError as error:  # an argument that it does not have
             name = f"{function.__name__}()"
-            reason = str(error).replace(name, name.removeprefix("a"))
-            raise TypeError(reason) from None
+            raise TypeError(str(error).replace(name, name.removeprefix("a"))) from None
         try:
             return run(coroutine)
         except MemalignError as error:

@@ -78,6 +78,10 @@ class FeedbackKey(NamedTuple):
         return cls(example_id, source)
 
 
+Selector = str | FeedbackKey
+"""What names feedback: a key, a written key, or the id of a case."""
+
+
 def _written_id(example_id: str) -> str:
     if "@" in example_id or example_id.startswith('"'):
         return json.dumps(example_id, ensure_ascii=False)
@@ -102,8 +106,8 @@ def _split(text: str) -> tuple[str, str | None]:
 
 
 def select_keys(
-    keys: Iterable[FeedbackKey], selectors: Iterable[str | FeedbackKey]
-) -> dict[str | FeedbackKey, tuple[FeedbackKey, ...]]:
+    keys: Iterable[FeedbackKey], selectors: Iterable[Selector]
+) -> dict[Selector, tuple[FeedbackKey, ...]]:
     """Find the keys that every selector names, by selector; none for one that names nothing.
 
     Selectors are keys, written keys (`t-17@ana`), or ids (`t-17`, or `"mail@x"` as in written
@@ -132,7 +136,7 @@ def readings(selector: str) -> list[tuple[str, str | None]]:
 
 
 def _named(
-    by_id: Mapping[str, list[FeedbackKey]], selector: str | FeedbackKey
+    by_id: Mapping[str, list[FeedbackKey]], selector: Selector
 ) -> tuple[FeedbackKey, ...]:
     if isinstance(selector, FeedbackKey):
         return tuple(key for key in by_id.get(selector.id, ()) if key == selector)

@@ -279,8 +279,7 @@ def _once(kernel: Kernel, *columns: Sequence[Any]) -> float | None:
     n = len(columns[0])
     if n == 0:
         return None
-    weights = np.ones((1, n))
-    value = float(kernel(weights, *columns)[0])
+    value = float(kernel(np.ones((1, n)), *columns)[0])
     if np.isnan(value):
         return None
     return value

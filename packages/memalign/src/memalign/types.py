@@ -282,10 +282,11 @@ _EPOCHS = {10: 1, 13: 10**3, 16: 10**6, 19: 10**9}
 def _utc(moment: object) -> str:
     """Return a time in UTC as ISO 8601, however files write it. Raises InputError."""
     try:
-        parsed = moment if isinstance(moment, datetime) else _parsed_time(moment)
-        if parsed.tzinfo is None:
-            parsed = parsed.replace(tzinfo=UTC)
-        return parsed.astimezone(UTC).isoformat()
+        if not isinstance(moment, datetime):
+            moment = _parsed_time(moment)
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=UTC)
+        return moment.astimezone(UTC).isoformat()
     except (ValueError, OverflowError):
         shown = str(moment)[:60]
         raise InputError(
@@ -474,8 +475,9 @@ class Finding(PlainStruct, frozen=True, kw_only=True):
         source = ", ".join(map(str, self.taught_by)) or "a person"
         who = f"{self.guideline} ({source})"
         if self.test is not None:
-            answer = "yes" if self.holds else "no"
-            return f"{who}: {self.test}: {answer}"
+            if self.holds:
+                return f"{who}: {self.test}: yes"
+            return f"{who}: {self.test}: no"
         if self.probability is not None:
             return f"{who}: the item goes against it: {self.probability:.0%}"
         if self.evidence:

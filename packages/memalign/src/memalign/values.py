@@ -257,7 +257,9 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
             case "str":
                 return "any text"
             case _:
-                kind = "a whole number" if self.kind == "int" else "a number"
+                kind = "a number"
+                if self.kind == "int":
+                    kind = "a whole number"
                 if not self.bounded:
                     return kind
                 low = _bound_text(self.low)
@@ -446,7 +448,9 @@ def _bound_text(bound: float | None) -> str:
 
 
 def _shorten(raw: object, limit: int = 60) -> str:
-    text = value_text(raw) if isinstance(raw, bool) else repr(raw)
+    text = repr(raw)
+    if isinstance(raw, bool):
+        text = value_text(raw)
     if len(text) <= limit:
         return text
     beginning = text[:limit]

@@ -119,8 +119,7 @@ def fit_example(
     """
 
     def fits(length: int) -> bool:
-        encoded = encode(words[:length])
-        return estimate_tokens(encoded) <= tokens
+        return estimate_tokens(encode(words[:length])) <= tokens
 
     length = _largest(fits, len(words))
     comment = words[:length]
@@ -153,32 +152,37 @@ def fit_records(
         most: Tokens of one text at most.
     """
 
-    def encoded(case: int, words: int | None) -> tuple[DistilRecord, ...]:
+    def encoded(case: int, words: int = _LONGEST) -> tuple[DistilRecord, ...]:
         return tuple(_encoded(record, case, words) for record in records)
 
-    full = encoded(most, None)
+    full = encoded(most)
     if fits(full):  # nearly always
         return full
-    if fits(encoded(0, None)):
-        room = _largest(lambda tokens: fits(encoded(tokens, None)), most)
-        return encoded(room, None)
-    return encoded(0, _largest(lambda tokens: fits(encoded(0, tokens)), _LONGEST))
+    if fits(encoded(0)):
+
+        def fits_cases_of(tokens: int) -> bool:
+            return fits(encoded(tokens))
+
+        return encoded(_largest(fits_cases_of, most))
+
+    def fits_words_of(tokens: int) -> bool:
+        return fits(encoded(0, tokens))
+
+    return encoded(0, _largest(fits_words_of, _LONGEST))
 
 
-def _encoded(record: FeedbackRecord, case: int, words: int | None) -> DistilRecord:
+def _encoded(record: FeedbackRecord, case: int, words: int) -> DistilRecord:
     """Encode a record.
 
     Args:
         record: The feedback.
         case: Tokens of each text of the case, and of what the judge said.
-        words: Tokens of each of the expert's texts; None for all of it.
+        words: Tokens of each of the expert's texts.
     """
 
-    def text_of(value: Value | None, tokens: int | None) -> str | None:
+    def text_of(value: Value | None, tokens: int) -> str | None:
         if value is None:
             return None
-        if tokens is None:
-            return encode(value)
         return _within("", value, tokens)
 
     return DistilRecord(
@@ -254,8 +258,13 @@ def fit_guidelines(
         if guideline.pinned or used + size <= tokens:
             chosen.add(guideline.id)
             used += size
-    fitting = [guideline for guideline in guidelines if guideline.id in chosen]
-    left_out = [guideline.id for guideline in guidelines if guideline.id not in chosen]
+    fitting: list[Guideline] = []
+    left_out: list[str] = []
+    for guideline in guidelines:
+        if guideline.id in chosen:
+            fitting.append(guideline)
+        else:
+            left_out.append(guideline.id)
     return tuple(fitting), tuple(left_out)
 
 
@@ -283,12 +292,14 @@ def whole(name: str, value: object, tokens: int) -> str | None:
         value: What it holds.
         tokens: Its room.
     """
-    turns = turns_of(value) if name == "conversation" else None
-    if turns is not None:
-        return _joined(_turn_lines(turns), tokens)
-    tree = span_tree(value) if name == "trace" else None
-    if tree is not None:
-        return _joined(tree_lines(tree), tokens)
+    if name == "conversation":
+        turns = turns_of(value)
+        if turns is not None:
+            return _joined(_turn_lines(turns), tokens)
+    if name == "trace":
+        tree = span_tree(value)
+        if tree is not None:
+            return _joined(tree_lines(tree), tokens)
     # A text over the whole budget is cut in any case: to encode megabytes of it first would hold
     # everybody up.
     if isinstance(value, str) and len(value) > tokens * BYTES_PER_TOKEN:
@@ -304,15 +315,19 @@ def cut(name: str, value: object, tokens: int) -> Cut:
         value: What it holds.
         tokens: Its room.
     """
-    turns = turns_of(value) if name == "conversation" else None
-    if turns is not None:
-        return _cut_turns(turns, tokens)
-    tree = span_tree(value) if name == "trace" else None
-    if tree is not None:
-        return _cut_tree(tree, tokens)
-    length = len(value) if isinstance(value, str) else len(encode(value))
+    if name == "conversation":
+        turns = turns_of(value)
+        if turns is not None:
+            return _cut_turns(turns, tokens)
+    if name == "trace":
+        tree = span_tree(value)
+        if tree is not None:
+            return _cut_tree(tree, tokens)
     text = shorten(value, tokens)
-    return Cut(text, f"{name} truncated from {length:,} to {len(text):,} characters")
+    if not isinstance(value, str):
+        value = encode(value)
+    lengths = f"from {len(value):,} to {len(text):,} characters"
+    return Cut(text, f"{name} truncated {lengths}")
 
 
 def _joined(lines: Iterable[str], tokens: int) -> str | None:
@@ -360,7 +375,9 @@ def _turn_line(number: int, turn: Turn, tokens: int | None = None) -> str:
         parts.append(("calls ", list(turn.calls)))
     if turn.rest:
         parts.append(("with ", turn.rest))
-    room = tokens // len(parts) if tokens is not None and parts else None
+    room = tokens
+    if tokens is not None and parts:
+        room = tokens // len(parts)
     texts = [f"{word}{encode_within(value, room)}" for word, value in parts]
     said = " ".join(texts)
     if turn.role:
@@ -394,14 +411,21 @@ def _cut_turns(turns: Sequence[Turn], tokens: int) -> Cut:
         else:
             begin += 1
             front += size
-    shown = [counted(count, "turn"), *map(lines.__getitem__, range(begin))]
-    notes = []
+    shown = [counted(count, "turn")]
+    for place in range(begin):
+        shown.append(lines[place])
+    notes: list[str] = []
     if begin < end:
-        gap = f"turn {end}" if end - begin == 1 else f"turns {begin + 1} to {end}"
+        gap = f"turns {begin + 1} to {end}"
+        if end - begin == 1:
+            gap = f"turn {end}"
         notes.append(f"{gap} of {count} left out")
         shown.append(f"… {notes[0]}")
-    shown += map(lines.__getitem__, range(end, count))
-    long = sum(estimate_tokens(encode(turns[place].content)) > most for place in lines)
+    for place in range(end, count):
+        shown.append(lines[place])
+    long = 0
+    for place in lines:
+        long += estimate_tokens(encode(turns[place].content)) > most
     if long:
         notes.append(f"{counted(long, 'long turn')} cut")
     over = f"over the budget of {tokens:,} tokens"

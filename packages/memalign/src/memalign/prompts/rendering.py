@@ -94,8 +94,7 @@ def judging_prompts_hash() -> str:
     digest = hashlib.sha256()
     folder = resources.files("memalign.prompts")
     for name in JUDGING:
-        file = folder / f"{name}.jinja"
-        text = file.read_text("utf-8")
+        text = (folder / f"{name}.jinja").read_text("utf-8")
         digest.update(f"{name}\0{text}\0".encode())
     return digest.hexdigest()
 
@@ -231,8 +230,7 @@ def render_merge(
     *, instructions: str, value_type: ValueType, guidelines: Sequence[Guideline]
 ) -> tuple[str, str]:
     """Return the messages that merge guidelines which were written side by side."""
-    task = _task(instructions, value_type)
-    system = render("distil_merge_system", **task)
+    system = render("distil_merge_system", **_task(instructions, value_type))
     user = render("distil_merge_user", guidelines=guidelines)
     return system, user
 

@@ -63,11 +63,9 @@ def _ends(tree: SpanTree, room: int) -> Iterator[str]:
     first = tops[0]
     last = tops[-1]
     if first.inputs is not None:
-        given = encode_within(first.inputs, room)
-        yield f"{first.id} inputs: {given}"
+        yield f"{first.id} inputs: {encode_within(first.inputs, room)}"
     if last.outputs is not None:
-        returned = encode_within(last.outputs, room)
-        yield f"{last.id} outputs: {returned}"
+        yield f"{last.id} outputs: {encode_within(last.outputs, room)}"
 
 
 def _rank(span: Span) -> tuple[bool, int]:
