@@ -27,6 +27,9 @@ from memalign.integrations.mlflow.base_judges import (
     core_of,
     value_type_of,
 )
+from memalign.integrations.mlflow.verdicts import metadata_of
+from memalign.memory import Memory
+from memalign.types import Guideline
 from tests.support.decision_servers import openai_decisions, system_one
 from tests.support.endpoint import Endpoint, system_of
 from tests.support.mlflow_world import (
@@ -358,3 +361,20 @@ def test_mlflow_cannot_ask_a_model_in_this_process_and_nothing_is_patched():
         tone_judge(model="local:/qwen2.5-coder-0.5b")(inputs="q", outputs="a")
     assert utils.get_adapter.__module__ == "mlflow.genai.judges.adapters.utils"
     assert Scorer.model_validate.__func__.__module__ == "mlflow.genai.scorers.base"
+
+
+def test_a_verdict_looks_up_only_the_guidelines_that_applied(monkeypatch):
+    """With a thousand guidelines, looking all of them up took a quarter of a second each time."""
+    looked_up: list[str] = []
+    sources_of = Memory.sources_of
+
+    def counted(memory: Memory, rule: Guideline) -> Any:
+        looked_up.append(rule.id)
+        return sources_of(memory, rule)
+
+    monkeypatch.setattr(Memory, "sources_of", counted)
+    rules = [Guideline(id=f"G{n}", text=f"Never promise day {n}.") for n in range(9)]
+    memory = Memory().with_guidelines(rules)
+    metadata = metadata_of(memory, ["G3", "G7"], [])
+    assert looked_up == ["G3", "G7"]
+    assert len(metadata["memalign.guidelines"]) == 2

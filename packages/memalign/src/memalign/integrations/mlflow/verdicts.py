@@ -17,7 +17,7 @@ from memalign.judge.prompt import retrieve, shown_case
 from memalign.memory import Case, Memory
 from memalign.models.calls import Calls
 from memalign.models.judge_models import open_model
-from memalign.types import Example, Judgment
+from memalign.types import Example, Guideline, Judgment
 
 NAMED = 3  # traces of a guideline that are named
 EXAMPLE_TOKENS = (
@@ -51,15 +51,14 @@ class LearnedGuideline:
 
 def learned_guidelines(memory: Memory) -> list[LearnedGuideline]:
     """Return the guidelines in force."""
-    learned = []
-    for rule in memory.semantic:
-        ids = dict.fromkeys(key.id for key in memory.sources_of(rule))
-        learned.append(
-            LearnedGuideline(
-                id=rule.id, guideline_text=rule.text, source_trace_ids=tuple(ids)
-            )
-        )
-    return learned
+    return [_learned(memory, rule) for rule in memory.semantic]
+
+
+def _learned(memory: Memory, rule: Guideline) -> LearnedGuideline:
+    ids = dict.fromkeys(key.id for key in memory.sources_of(rule))
+    return LearnedGuideline(
+        id=rule.id, guideline_text=rule.text, source_trace_ids=tuple(ids)
+    )
 
 
 def instructions_with(text: str, memory: Memory) -> str:
@@ -109,7 +108,7 @@ def rationale_of(judgment: Judgment, memory: Memory) -> str | None:
 
 
 def _lines(memory: Memory, ids: Sequence[str]) -> list[str]:
-    return [rule.line for rule in learned_guidelines(memory) if rule.id in ids]
+    return [_learned(memory, rule).line for rule in memory.semantic if rule.id in ids]
 
 
 def ask_mlflow(
