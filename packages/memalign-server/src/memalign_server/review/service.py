@@ -221,8 +221,8 @@ def _reopen(
     """Open again what was settled, if a new verdict contradicts it."""
     ((_, verdicts),) = verdicts_on(connection, case.judge, [case.case_id])
     if _holds_still(connection, case, person, value, kind):
-        settled, by = case.settled, case.settled_by
-        mark_dispute(connection, case.judge, case.case_id, False, settled, by)
+        by = case.settled_by
+        mark_dispute(connection, case.judge, case.case_id, False, case.settled, by)
     else:
         mark_dispute(connection, case.judge, case.case_id, differ(verdicts, kind))
 
