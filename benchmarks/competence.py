@@ -159,15 +159,22 @@ def main() -> None:
     parser.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS))
     parser.add_argument("--most", type=int, help="the most cells to ask for")
     options = parser.parse_args()
+    file = options.file
     if options.competitors:
-        scale.run(options.file, options.competitors, [50], 0.0, list(POLICIES))
-        print(beside(read(options.file)))
+        scale.run(file, options.competitors, [50], 0.0, list(POLICIES))
+        print(beside(read(file)))
         return
-    run(options.file, options.arms, options.most)
-    by_cell = accuracies(read(options.file))
+    run(file, options.arms, options.most)
+    by_cell = accuracies(read(file))
     for arm, words in ARMS.items():
-        chosen = {cell: by_cell[cell] for cell in by_cell if cell.arm == arm}
-        print(f"\n{words}, {len(chosen)} cells\n\n{table(chosen)}\n\n{gain(chosen)}")
+        chosen = {}
+        for cell, accuracy in by_cell.items():
+            if cell.arm == arm:
+                chosen[cell] = accuracy
+        print(f"\n{words}, {len(chosen)} cells\n")
+        print(table(chosen))
+        print()
+        print(gain(chosen))
 
 
 if __name__ == "__main__":

@@ -225,7 +225,8 @@ def by(key: Callable[[World], str], made: Sequence[World]) -> dict[str, list[Wor
     """Return the worlds by a title, in the order of titles."""
     cells: dict[str, list[World]] = {}
     for each in made:
-        cells.setdefault(key(each), []).append(each)
+        title = key(each)
+        cells.setdefault(title, []).append(each)
     return dict(sorted(cells.items()))
 
 
@@ -243,13 +244,16 @@ def means(count: int, seed: int) -> list[str]:
         every = scores(rng.normal(middle, 1.0, TRAFFIC))
         labels = rng.choice(every, n)
         rest = rng.choice(every, many)
+        people = labels.tolist()
         verdicts = scores(labels + lean + rng.normal(0, noise, n)).tolist()
         others = scores(rest + lean + rng.normal(0, noise, many)).tolist()
-        if refusal(labels.tolist(), verdicts):
+        if refusal(people, verdicts):
             continue
-        estimate = corrected_mean(labels.tolist(), verdicts, others)
+        estimate = corrected_mean(people, verdicts, others)
+        low = estimate.low or 0
+        high = estimate.high or 0
         given += 1
-        kept += (estimate.low or 0) <= every.mean() <= (estimate.high or 0)
+        kept += low <= every.mean() <= high
     refused = 1 - given / count
     return [
         "mean scores from 1 to 5",

@@ -225,14 +225,16 @@ def made(name: str, source: Line, folder: Path, mirror: str | None) -> dict[str,
     tasks: dict[str, dict[str, Line]] = {}
     for task, row in READERS[name](files):
         key = f"{row['id']}@{row['source']}"
-        tasks.setdefault(task, {}).setdefault(key, row)
+        rows = tasks.setdefault(task, {})
+        rows.setdefault(key, row)
     facts = {}
     for task, rows in tasks.items():
         title = f"{name}_{task}" if task else name
         path = folder / f"{title}.jsonl"
         with path.open("w", encoding="utf-8") as out:
             for row in rows.values():
-                out.write(json.dumps(row, ensure_ascii=False) + "\n")
+                line = json.dumps(row, ensure_ascii=False)
+                out.write(f"{line}\n")
         facts[title] = {
             "criterion": source["criteria"][task] if task else source["criterion"],
             "values": source["values"],

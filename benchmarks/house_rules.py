@@ -228,16 +228,17 @@ def verdicts(name: str, settings: argparse.Namespace) -> Line:
     taught = feedback(name, "teaching", TAUGHT)
     page = policy(name)
     kind = page["kind"] if page.get("literal", True) else f"{page['kind']}, no literal"
-    found: Line = {"policy": name, "kind": kind, "groups": []}
-    for case in cases:
-        found["groups"].append(f"{name} {case.meta['group']}")
+    groups = [f"{name} {case.meta['group']}" for case in cases]
+    found: Line = {"policy": name, "kind": kind, "groups": groups}
     if values:
-        found["delivered"] = right((values[case.id] for case in cases), cases)
+        given = [values[case.id] for case in cases]
+        found["delivered"] = right(given, cases)
     rules = ruled(taught, ValueType.of(bool))
     if rules is not None:
         found["mined alone"] = right(map(rules, items), cases)
     labelled: list[Any] = [(row.example, row.value) for row in taught]
-    found["words alone"] = right(BASELINES["words"](labelled, items), cases)
+    words = BASELINES["words"](labelled, items)
+    found["words alone"] = right(words, cases)
     return found
 
 

@@ -27,17 +27,22 @@ def lowest(share: float, n: int) -> float:
 def is_ahead(points: int, turned: int, n: int) -> bool:
     """Return whether a difference excludes 0 when so many verdicts in a hundred differ."""
     fixed = (turned + points) / 200 * n
-    low, _ = paired_share_interval(turned / 100 * n - fixed, fixed, n)
+    broken = turned / 100 * n - fixed
+    low, _ = paired_share_interval(broken, fixed, n)
     return low > 0
 
 
 def half_of_corrected(share: float, right: float, n: int) -> float:
     """Return half the width of a corrected share, if the judge is right equally often of both."""
-    says = share * right + (1 - share) * (1 - right)
+    wrong = 1 - right
+    says = share * right + (1 - share) * wrong
+    says_not = 1 - says
     inside = share * right / says
-    outside = share * (1 - right) / (1 - says)
-    variance = says * inside * (1 - inside) + (1 - says) * outside * (1 - outside)
-    return student_t(0.95, max(n - 2, 1)) * math.sqrt(variance / n)
+    outside = share * wrong / says_not
+    variance = says * inside * (1 - inside)
+    variance += says_not * outside * (1 - outside)
+    t = student_t(0.95, max(n - 2, 1))
+    return t * math.sqrt(variance / n)
 
 
 def agreements() -> Iterator[Claim]:

@@ -83,7 +83,8 @@ def drawn(
     names: set[str] = set()
     while len(names) < count:
         pool = pools.pop()
-        chosen = rng.sample(pool, min(len(pool), most, count - len(names)))
+        wanted = count - len(names)
+        chosen = rng.sample(pool, min(len(pool), most, wanted))
         names.update(example.id for example in chosen)
     taught = [row for row in cases.rows if row.id in names]
     unseen = []
@@ -250,9 +251,13 @@ def draws_of(name: str, facts: Line, settings: argparse.Namespace) -> list[Draw]
     for field in FIELDS:
         if any(row.content.get(field) is not None for row in rows):
             lines.append(f"{{{{ {field} }}}}")
+    instructions = "\n".join(lines)
     more: dict[str, Any] = {"feedback_value_type": values.annotation}
-    judge = judge_of(name, "\n".join(lines), settings.model, **more)
-    return [drawn(judge, rows, run, settings) for run in range(settings.runs)]
+    judge = judge_of(name, instructions, settings.model, **more)
+    draws = []
+    for run in range(settings.runs):
+        draws.append(drawn(judge, rows, run, settings))
+    return draws
 
 
 def options_of() -> argparse.Namespace:
@@ -294,7 +299,9 @@ def main() -> None:
         sys.exit(f"{settings.data} lacks {', '.join(missing)}; fetch.py makes them")
     groups = {name: draws_of(name, tasks[name], settings) for name in names}
     # Run by run, so that a run that is stopped has something of every task.
-    draws = [draw for runs in zip(*groups.values(), strict=True) for draw in runs]
+    draws: list[Draw] = []
+    for run in zip(*groups.values(), strict=True):
+        draws += run
     if settings.dry_run:
         print(dry_table(draws, settings))
         return

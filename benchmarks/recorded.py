@@ -89,15 +89,18 @@ def rows_of(lines: Sequence[Line]) -> Iterator[list[str]]:
             people = []
             chances = []
             for line in lines:
-                if line["part"] == part and line["human"][question] is not None:
-                    people.append(float(line["human"][question]))
+                if line["part"] != part:
+                    continue
+                level = line["human"][question]
+                if level is not None:
+                    people.append(float(level))
                     chances.append(line["answers"][question])
             title = f"{part}, {word}: mean of 1 to 4"
-            means = [expected(each) for each in chances]
+            means = list(map(expected, chances))
             yield row(title, people, means, labelled, corrected_mean)
             title = f"{part}, {word}: share of 3 or 4"
             good = [float(level >= 3) for level in people]
-            passed = [passing(each) for each in chances]
+            passed = list(map(passing, chances))
             yield row(title, good, passed, labelled, corrected_share)
 
 

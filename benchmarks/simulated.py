@@ -289,23 +289,32 @@ def chat(body: Body) -> Body | str:
     policy, competence = MODELS[body["model"]]
     if body.get("temperature"):
         competence = _drawn_again(competence, json.dumps(body["messages"]))
-    texts = defaultdict[bool, list[str]](list)
-    for message in body["messages"]:
-        texts[message["role"] == "user"].append(text_of(message))
-    system = "\n".join(texts[False])
-    user = "\n".join(texts[True])
+    system, user = _prompts(body["messages"])
     response_format = body.get("response_format") or {}
     schema: Body = response_format.get("json_schema", {}).get("schema", {})
     if schema:
         properties: Body = schema["properties"]
         answer = _answer(policy, competence, system, user, properties)
         return {name: answer.get(name, TASK) for name in properties}
-    fields = FIELD.findall(user.rpartition(ASKED)[2])[:-1]
+    *_, asked = user.rpartition(ASKED)
+    *fields, _ = FIELD.findall(asked)
     answer = _answer(policy, competence, system, user, dict.fromkeys(fields))
     parts = []
     for name in fields:
-        parts.append(f"[[ ## {name} ## ]]\n{answer.get(name, TASK)}")
-    return "\n\n".join([*parts, "[[ ## completed ## ]]"])
+        text = answer.get(name, TASK)
+        parts.append(f"[[ ## {name} ## ]]\n{text}")
+    parts.append("[[ ## completed ## ]]")
+    return "\n\n".join(parts)
+
+
+def _prompts(messages: Sequence[Body]) -> tuple[str, str]:
+    """Return what a request says as the system, and as the user."""
+    system: list[str] = []
+    user: list[str] = []
+    for message in messages:
+        texts = user if message["role"] == "user" else system
+        texts.append(text_of(message))
+    return "\n".join(system), "\n".join(user)
 
 
 def _drawn_again(competence: Competence, request: str) -> Competence:
@@ -408,11 +417,13 @@ def _distilled(competence: Competence, user: str, form: Body) -> list[Body]:
     groups: dict[str, list[str]] = {}
     for name, item, words in RECORD.findall(new):
         stated = _stated(competence, item + words)
-        groups.setdefault(stated[0] if stated else "", []).append(name)
+        text = stated[0] if stated else ""
+        groups.setdefault(text, []).append(name)
     changes = []
     for text, feedback in groups.items():
         change = _change(text, names.get(text, ""))
-        change |= {"feedback": feedback, "tests": []}
+        change["feedback"] = feedback
+        change["tests"] = []
         changes.append({name: change[name] for name in form if name in change})
     return changes
 
