@@ -202,12 +202,7 @@ def _label_interval(
     They are one for each way in which verdict and label can meet, as Agresti and Coull (1998) add
     them for a share: so a judge that is always right has an interval too.
     """
-    labels = [*truth, *values]
-    if statistic is ccc:
-        two = [min(labels), max(labels)]
-    else:
-        commonest = [label for label, _ in Counter(labels).most_common(2)]
-        two = [commonest[0], commonest[-1]]
+    two = _two_labels([*truth, *values], ordered=statistic is ccc)
     verdicts, people = zip(*product(two, repeat=2), strict=True)
     first = [*values, *verdicts]
     second = [*truth, *people]
@@ -221,6 +216,16 @@ def _label_interval(
     low = min(value, middle - half)
     high = max(value, middle + half)
     return max(-1.0, low), min(1.0, high)
+
+
+def _two_labels(labels: Sequence[Any], *, ordered: bool) -> tuple[Any, Any]:
+    """Return the ends of a scale, or the two commonest labels."""
+    if ordered:
+        return min(labels), max(labels)
+    commonest = Counter(labels).most_common(2)
+    first, _ = commonest[0]
+    second, _ = commonest[-1]
+    return first, second
 
 
 def _jackknife(

@@ -315,12 +315,12 @@ def corrected_share(
     influence = slope * (every - share) / len(every)
     influence[: len(y)] += weight[said] / sizes[said] * wrong
     effect, t = _worth(influence, len(y), groups, other_groups)
-    parts = np.append(inside, share)
-    worth = np.append(n, len(every)) / effect
-    factors = np.append(weight, slope)
-    moves = factors * (_wilson(parts, worth, t) - parts)
-    down = float(np.linalg.norm(moves.min(axis=0)))
-    up = float(np.linalg.norm(moves.max(axis=0)))
+    down, up = _moves(
+        np.append(inside, share),
+        np.append(n, len(every)) / effect,
+        np.append(weight, slope),
+        t,
+    )
     value = float(weight @ inside)
     low = max(0.0, value - down)
     high = min(1.0, value + up)
@@ -347,6 +347,21 @@ def corrected_mean(
     effect, t = _worth(influence, len(y), groups, other_groups)
     half = t * math.sqrt(effect) * float(np.linalg.norm(influence))
     return Estimate(value=value, low=value - half, high=value + half)
+
+
+def _moves(shares: Floats, n: Floats, factors: Floats, t: float) -> tuple[float, float]:
+    """Return how far a sum of shares reaches down and up (Zou and Donner 2008).
+
+    Args:
+        shares: The shares.
+        n: How many independent cases each rests on.
+        factors: How much each moves the sum.
+        t: Student's t.
+    """
+    moves = factors * (_wilson(shares, n, t) - shares)
+    down = np.linalg.norm(moves.min(axis=0))
+    up = np.linalg.norm(moves.max(axis=0))
+    return float(down), float(up)
 
 
 def _wilson(share: Floats, n: Floats, t: float) -> Floats:
