@@ -81,11 +81,11 @@ async def aevaluate(
         TypeError: The judge is not the first argument.
     """
     _check(judge, against, repeat, promise)
+    calls = max_cost if isinstance(max_cost, Calls) else Calls(max_cost=max_cost)
     if columns is not None:
         labelled = RowSource.of(labelled, columns=columns)
     others = [] if against is None else [against]
     cases = LabelledCases.of(judge, labelled, others=others)
-    calls = max_cost if isinstance(max_cost, Calls) else Calls(max_cost=max_cost)
     run = _Run(
         cases=cases,
         examples=cases.all_examples if include_taught else cases.unseen_examples,
