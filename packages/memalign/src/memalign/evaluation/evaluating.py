@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from memalign import aio
 from memalign.errors import InputError
 from memalign.evaluation.agreement import Evaluation, Judgments, evaluation_of
-from memalign.evaluation.comparison import compare
+from memalign.evaluation.comparison import Comparison, compare
 from memalign.evaluation.judged import fitting, judged_rows, kept_judgments
 from memalign.evaluation.labelled import LabelledCases, need_judge
 from memalign.evaluation.promise import check_promise, promise_of
@@ -111,8 +111,7 @@ async def aevaluate(
         known = kept_judgments(against, files, run.examples)
         base = await run.side(against, known)
         worth["base"] = base
-        if base.n and evaluation.n:
-            worth["comparison"] = compare(base, evaluation)
+        worth["comparison"] = _compared(base, evaluation)
     return replace(evaluation, **worth)
 
 
@@ -133,6 +132,11 @@ def _check(
         )
     if promise is not None:
         check_promise(promise)
+
+
+def _compared(base: Evaluation, evaluation: Evaluation) -> Comparison | None:
+    """Compare two judges; None if one of them gave no verdict."""
+    return compare(base, evaluation) if base.n and evaluation.n else None
 
 
 def _known(
