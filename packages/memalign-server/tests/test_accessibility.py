@@ -17,6 +17,7 @@ from server_support.browser import (
     enter,
     faults_of,
     opened,
+    served,
     until,
     words_saved,
 )
@@ -169,3 +170,12 @@ def test_how_far_a_long_case_is_read_shows_at_the_foot(
     assert page.locator("h1").bounding_box()["y"] >= 0  # type: ignore[index]  # the question stays too
     page.evaluate("scrollTo(0, document.documentElement.scrollHeight)")
     until(page, f"{width} === 390")
+
+
+def test_the_first_page_of_a_new_server_has_no_fault(
+    chromium: Browser, place: str
+) -> None:
+    with served(place) as address:
+        page = opened(chromium, address)
+        page.goto("/")
+        assert faults_of(page) == []
