@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Depends, Form, Query
@@ -17,6 +17,7 @@ from memalign.types import Example, FeedbackKey, Guideline
 from memalign_server.learned.conflicts import Conflict, conflicts_of
 from memalign_server.learned.service import (
     MOST,
+    LearnedRow,
     confirmed,
     is_named,
     may_change,
@@ -34,7 +35,7 @@ from memalign_server.learned.teaching import (
     waiting_words,
 )
 from memalign_server.pages.rendering import error_text, link
-from memalign_server.pages.screens import JudgeScreen
+from memalign_server.pages.screens import JudgeScreen, Text
 from memalign_server.pages.verdicts import question_of
 from memalign_server.problems import Problem, Refused
 from memalign_server.review.service import say_drafts
@@ -234,15 +235,10 @@ def _learned(screen: Learning) -> dict[str, Any]:
     waiting = len(idle.pop("waiting", ()))
     memory = screen.memory
     rows = rows_of(memory, screen.name, turns, idle)
-    unconfirmed = (
-        row.id
-        for row in rows
-        if row.guideline is not None and not is_named(screen.name, row.guideline.people)
-    )
     return facts | {
         "memory": memory,
         "rows": rows,
-        "first": next(unconfirmed, None),
+        "first": _first_unconfirmed(rows, screen.name),
         "waiting": waiting,
         "running": screen.running(),
         "conflicts": screen.conflicts(),
@@ -254,6 +250,15 @@ def _learned(screen: Learning) -> dict[str, Any]:
         "may_change": screen.may_change,
         "example_of": lambda case: _example_of(memory, case),
     }
+
+
+def _first_unconfirmed(rows: Sequence[LearnedRow], person: str) -> str | None:
+    """Return the row whose sentence a person has not confirmed, the latest words first."""
+    for row in rows:
+        rule = row.guideline
+        if rule is not None and not is_named(person, rule.people):
+            return row.id
+    return None
 
 
 def _example_of(memory: Memory, case: str) -> Example | None:
@@ -278,7 +283,7 @@ def _found(screen: Learning, find: str) -> dict[str, Any]:
 
 
 @router.post("/learned/confirm")
-def confirm(screen: Screen, guideline: Annotated[str, Form()]) -> Response:
+def confirm(screen: Screen, guideline: Text) -> Response:
     """Make the wording of a guideline the person's, because it says what they meant."""
     screen.own_keys(guideline)
     registry = screen.server.registry
@@ -289,10 +294,10 @@ def confirm(screen: Screen, guideline: Annotated[str, Form()]) -> Response:
 @router.post("/learned/better")
 def say_better(
     screen: Screen,
-    guideline: Annotated[str, Form()],
+    guideline: Text,
     text: Annotated[str, Form(max_length=2000)],
-    action: Annotated[str, Form()],
-    tried: Annotated[str, Form()] = "",
+    action: Text,
+    tried: Text = "",
 ) -> Response:
     """Try a person's wording of a guideline, or keep it as it was `tried`: it is theirs then."""
     wording: dict[str, Any] = {"guideline": guideline, "text": text}
@@ -356,14 +361,17 @@ def _better(
 
 def _own_words(memory: Memory, rule: Guideline, person: str) -> list[Annotation]:
     """Return what a person said that is behind a guideline."""
-    keys = (key for key in memory.sources_of(rule) if same_person(key.source, person))
-    comments = map(memory.annotation, keys)
-    return [comment for comment in comments if comment is not None]
+    words = []
+    for key in memory.sources_of(rule):
+        comment = memory.annotation(key)
+        if comment is not None and same_person(key.source, person):
+            words.append(comment)
+    return words
 
 
 @router.post("/learned/take-back")
 def take_back(
-    screen: Screen, row: Annotated[str, Form()], keep: Annotated[bool, Form()] = False
+    screen: Screen, row: Text, keep: Annotated[bool, Form()] = False
 ) -> Response:
     """Take the person's words of a row back; with `keep` their own sentence stays."""
     keys = screen.own_keys(row)
@@ -378,7 +386,7 @@ def take_back(
 def settle_conflict(
     screen: Screen,
     key: Annotated[list[str], Form()],
-    holds: Annotated[str, Form()] = "",
+    holds: Text = "",
 ) -> Response:
     """Choose which of several comments holds; without a choice all hold.
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import Request
+from fastapi import Form, Request
 from fastapi.responses import RedirectResponse, Response
 
 from memalign.values import ValueType
@@ -17,7 +17,10 @@ from memalign_server.people.access import Asking, is_part
 from memalign_server.server import Here, Loaded
 from memalign_server.work.jobs import Job
 
-__all__ = ["JudgeScreen"]
+__all__ = ["JudgeScreen", "Text"]
+
+Text = Annotated[str, Form()]
+"""A field of a form."""
 
 
 @dataclass(frozen=True)

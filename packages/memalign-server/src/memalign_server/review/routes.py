@@ -11,6 +11,7 @@ from fastapi.responses import Response
 from memalign.errors import InputError, InvalidValue
 from memalign_server.learned.teaching import LATER, is_time_to_teach, waiting_words
 from memalign_server.pages.rendering import MEASURING, error_text, link
+from memalign_server.pages.screens import Text
 from memalign_server.people.access import OWNER, Json
 from memalign_server.problems import Refused
 from memalign_server.review import disputes, remembered, service
@@ -161,10 +162,10 @@ def turned_foot(
 @router.post("/review")
 def save_answer(
     screen: Screen,
-    case: Annotated[str, Form()],
+    case: Text,
     form: Annotated[str, Form(max_length=64)],
     state: Annotated[Literal["answered", "skipped", "unclear"], Form()] = "answered",
-    value: Annotated[str, Form()] = "",
+    value: Text = "",
     rationale: Annotated[str | None, Form()] = None,
     revision: Annotated[int, Form(ge=0)] = 0,
 ) -> Response:
@@ -211,7 +212,7 @@ def _front_again(screen: Reviewing, case: str, status: int, **why: Any) -> Respo
 @router.post("/review/words")
 def save_words(
     screen: Screen,
-    case: Annotated[str, Form()],
+    case: Text,
     words: Annotated[str | None, Form()] = None,
     revision: Annotated[int, Form(ge=0)] = 0,
     answer: Annotated[int | None, Form(ge=0)] = None,
@@ -255,9 +256,7 @@ def save_words(
 
 
 @router.post("/review/differ")
-def choose(
-    screen: Screen, case: Annotated[str, Form()], theirs: Annotated[str, Form()] = ""
-) -> Response:
+def choose(screen: Screen, case: Text, theirs: Text = "") -> Response:
     """Take a colleague's answer, named with its revision (`3:Ben`), or keep one's own.
 
     An answer that has changed since it was shown is shown again.
@@ -288,9 +287,7 @@ def choose(
 
 
 @router.post("/review/settle", dependencies=[OWNER])
-def settle(
-    screen: Screen, case: Annotated[str, Form()], holder: Annotated[str, Form()] = ""
-) -> Response:
+def settle(screen: Screen, case: Text, holder: Text = "") -> Response:
     """Choose whose answer on a case holds (`3:Ben`); nobody's leaves the case out.
 
     What another owner has settled meanwhile stays, and an answer that has changed since it was read
