@@ -374,6 +374,12 @@ def test_columns_are_chosen_where_the_guess_is_wrong(
     assert words in sent(local, "a.csv", table, column=column).text
 
 
+def test_columns_that_are_not_used_are_named(local: TestClient) -> None:
+    table = "id,question,answer,agent_label,value\na,Where?,Soon.,bad,true\n"
+    assert "Not used: agent_label." in sent(local, "a.csv", table).text
+    assert "Not used" not in sent(local, "a.csv", TABLE).text
+
+
 def test_bad_rows_are_named_by_their_line_and_left_out(local: TestClient) -> None:
     page = sent(local, "a.csv", TABLE + "No reply?,\na,b,c\nBlue?,Yes.\n").text
     shows(page, "2 rows cannot be used and are left out.", "Line 4: ", "Add 3 cases")

@@ -21,7 +21,7 @@ from memalign.content import column_form
 from memalign.errors import InputError, InvalidRows, RegistryError, RowError
 from memalign.io import Columns, Examples, Row, RowSource, read_feedback
 from memalign.judge import named_parts
-from memalign.types import Example, Feedback
+from memalign.types import CONTENT_FIELDS, Example, Feedback
 from memalign_server.people.access import LARGEST_BODY
 from memalign_server.problems import Refused
 
@@ -30,6 +30,8 @@ __all__ = ["SUFFIXES", "Upload", "clear_uploads", "read_upload", "upload_folder"
 SUFFIXES = (".csv", ".xlsx", ".jsonl", ".json", ".tsv")
 _LABELS = ("value", "rationale", "source", "created_at")
 _SIDES = ("A", "B")
+_READ = ("id", "group", *CONTENT_FIELDS)
+"""Columns that are read under these names, whatever is chosen."""
 _NAMES: Mapping[str, tuple[str, ...]] = {
     "inputs": (
         "question",
@@ -137,6 +139,12 @@ class Upload:
     def complete(self) -> bool:
         """Return whether every question has a column of its own."""
         return "" not in self.chosen and len(set(self.chosen)) == len(self.questions)
+
+    @property
+    def unused(self) -> list[str]:
+        """Return the columns of which nothing is read."""
+        read = {*self.chosen, *self.labels, *_READ}
+        return [column for column in self.columns if column not in read]
 
     def text(self, case: Example, question: str) -> str:
         """Return what a case has for a question."""
