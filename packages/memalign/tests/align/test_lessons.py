@@ -498,7 +498,9 @@ def test_what_waits_after_forgetting_without_a_model_keeps_few_keys(
     result = judge.unalign("t-1")
     waiting = result.judge.memory.pending
     assert len(waiting) == rows - 1
-    assert sum(len(each.outcome.exposed_to) for each in waiting) == exposures
+    outcomes = [each.outcome for each in waiting if each.outcome is not None]
+    assert len(outcomes) == len(waiting)
+    assert sum(len(outcome.exposed_to) for outcome in outcomes) == exposures
     assert any("what other feedback lost waits" in note for note in result.notes)
 
 
