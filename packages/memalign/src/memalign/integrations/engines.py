@@ -150,11 +150,10 @@ def _columns_read(judge: Judge, columns: Sequence[str]) -> dict[str, str]:
 
 def _check_kept(keep: Sequence[str], columns: Collection[str], judge: Judge) -> None:
     """Raise InputError for a column that rows do not have, or that verdicts have already."""
-    verdicts = verdict_schema(judge.value_type)
     for name in keep:
         if name not in columns:
             raise InputError(f"{name!r} cannot be kept: it is no column of the rows")
-        if name in verdicts:
+        if name in verdict_schema(judge.value_type):
             raise InputError(
                 f"{name!r} cannot be kept: it is a column of the verdicts; rename it"
             )

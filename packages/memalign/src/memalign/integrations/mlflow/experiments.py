@@ -84,8 +84,9 @@ def cases_of_experiment(
                 break
     examples = tuple(examples_of(traces, fields))
     skipped = 0 if "conversation" in fields else len(traces) - len(examples)
-    more = bool(token) and len(traces) >= most
-    return ExperimentCases(examples=examples, skipped=skipped, more=more)
+    return ExperimentCases(
+        examples=examples, skipped=skipped, more=bool(token) and len(traces) >= most
+    )
 
 
 @contextmanager
