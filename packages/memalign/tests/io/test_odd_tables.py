@@ -78,6 +78,9 @@ def test_a_doubled_column_and_sparks_quotes_keep_what_they_say(tmp_path: Path) -
     path = tmp_path / "f.csv"
     path.write_text(MARKS["a doubled column that nobody reads"][0], "utf-8")
     assert read_examples(path)[0].meta == {"note": "a", "note (2)": "b"}
+    path.write_text("id,outputs,note,note,note (2),note\n1,Soon.,a,b,c,d\n", "utf-8")
+    notes = {"note": "a", "note (3)": "b", "note (2)": "c", "note (4)": "d"}
+    assert read_examples(path)[0].meta == notes
     path.write_text(MARKS["backslashes of Spark"][0], "utf-8")
     assert read_examples(path)[1].outputs == 'He said "soon", \\\\ then'
     path.write_text('id,outputs\n1,"C:\\new\\"\n', "utf-8")

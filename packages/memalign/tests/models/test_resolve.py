@@ -135,8 +135,13 @@ def test_limits_come_from_the_environment_and_the_price_list(monkeypatch):
     [
         (
             "oponai:gpt-4.1-mini",
-            "oponai:gpt-4.1-mini cannot be used: Unknown provider: oponai. Any other",
+            "oponai:gpt-4.1-mini cannot be used: Unknown provider: oponai; did you mean "
+            r"openai:gpt-4.1-mini\? Any other",
         ),
+        ("zzz:m", "zzz:m cannot be used: Unknown provider: zzz. Any other"),
+        ("claude-haiku-4-5", "such as anthropic:claude-haiku-4-5 or"),
+        ("gemini-3.1-pro", "such as google:gemini-3.1-pro or"),
+        ("qwen3", "such as openai:qwen3 or"),
         (
             "openrouter/meta-llama/llama-3:free",
             "openrouter:meta-llama/llama-3:free cannot .*OPENROUTER_API_KEY",

@@ -75,7 +75,8 @@ def apply_answer(
         answer: The answer.
 
     Returns:
-        The memory, and the outcome of each piece of feedback that the call was about.
+        The memory, and for each piece of feedback that the call was about its outcome; None if it
+        was learned and there is nothing to remark.
     """
     taught = set()
     passed = set()

@@ -37,10 +37,11 @@ _GRID = (
 _ALPHA = 0.05
 _ROUNDING = 1e-9  # what floating point may take from a whole number of cases
 _Z_SQUARED = 2.7  # 1.645 squared, of a one-sided test at _ALPHA
-_FIRST = 1.6
-"""The first test has so many times the fewest cases: one error does not end the sequence."""
-_PART = 1 / 3
-"""It has at least such a part of all cases, for the same reason."""
+_FIRST_TEST = 1.6
+"""The first threshold that is tested must pass so many times the fewest cases, so that one error
+does not end the sequence."""
+_FIRST_SHARE = 1 / 3
+"""It must pass at least such a share of all cases, for the same reason."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,7 +153,7 @@ def promise_of(cases: Cases, least: float) -> Promise:
     fewest = fewest_for(least)
     steps = steps_of(sure)
     enough = [step for step in steps if step.n >= fewest]
-    start = max(_FIRST * fewest, len(sure) * _PART)
+    start = max(_FIRST_TEST * fewest, len(sure) * _FIRST_SHARE)
     sequence = [step for step in enough if step.n >= start] or enough[:1]
     kept = None
     for step in reversed(sequence):
@@ -185,7 +186,7 @@ def _proven(cases: Cases, least: float) -> bool:
 
 def _unproven(steps: Sequence[Passing], least: float, fewest: int) -> Promise:
     """Say how many labels are missing, judged by the threshold at which people agree most."""
-    wide = [step for step in steps if step.share >= _PART]
+    wide = [step for step in steps if step.share >= _FIRST_SHARE]
     best = max(wide, key=lambda step: (step.agreement.value or 0.0, step.n))
     agreed = best.agreement.value or 0.0
     missing = None
@@ -196,8 +197,8 @@ def _unproven(steps: Sequence[Passing], least: float, fewest: int) -> Promise:
     else:
         variance = least * (1 - least)
         needed = _Z_SQUARED * variance / (agreed - least) ** 2
-        passing = max(needed, _FIRST * fewest)
-        more = (passing - best.n) / best.share
+        cases_needed = max(needed, _FIRST_TEST * fewest)
+        more = (cases_needed - best.n) / best.share
         missing = max(1, math.ceil(more))
         advice = f"; about {missing:,} more labels would prove it"
     why = (

@@ -154,13 +154,17 @@ def distinct_names(what: str, names: Sequence[str], columns: Columns) -> list[st
         InputError: A field is read from a name that is there twice.
     """
     seen: Counter[str] = Counter()
+    taken = set(names)
     made: list[str] = []
     for name in names:
         seen[name] += 1
-        if seen[name] > 1:
-            made.append(f"{name} ({seen[name]})")
-        else:
-            made.append(name)
+        number = seen[name]
+        numbered = name
+        while number > 1 and numbered in taken:
+            numbered = f"{name} ({number})"
+            number += 1
+        taken.add(numbered)
+        made.append(numbered)
     twice = sorted(name for name in columns.read if seen[name] > 1)
     if twice:
         listed = ", ".join(twice)

@@ -68,8 +68,8 @@ def pull(
     except NotPulled as error:
         log(f"{source}: {error}")
         raise NotPulled(
-            f"could not pull {what} from the {source}: {error}\nWhat was received is kept for the "
-            f"next try. Or put the file at {entry.path} yourself."
+            f"could not pull {what} from the {source}: {error}\nThe next try goes on from what was "
+            f"received. Or put the file at {entry.path} yourself."
         ) from error
     except OSError as error:
         raise ConfigurationError(

@@ -9,6 +9,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from difflib import get_close_matches
 from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
@@ -217,7 +218,9 @@ class ProviderModel(Generic[ClientT]):
                 f" Or write openai:{self.target.model}@URL, with the server's address."
             )
         if "Unknown provider" in reason:
-            hint = f". Any other OpenAI-compatible server is openai:MODEL@URL. {SAVED_OBJECT}"
+            near = get_close_matches(self.target.provider, PROVIDERS, 1)
+            meant = f"; did you mean {near[0]}:{self.target.model}?" if near else "."
+            hint = f"{meant} Any other OpenAI-compatible server is openai:MODEL@URL. {SAVED_OBJECT}"
         return f"{self.name} cannot be used: {reason}{hint}"
 
     # -- asking it -----------------------------------------------------------------------------

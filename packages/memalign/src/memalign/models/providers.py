@@ -198,7 +198,8 @@ def parse_name(name: str) -> tuple[str, str]:
     if match is None:
         example = name.strip() or "gpt-4.1-mini"
         raise ConfigurationError(
-            f"model {name!r} names no provider; write provider:model, such as openai:{example} "
+            f"model {name!r} names no provider; write provider:model, such as "
+            f"{_maker_of(example)}:{example} "
             f"or local:qwen2.5-coder-1.5b. {SAVED_OBJECT}"
         )
     provider = match["provider"].lower()
@@ -218,6 +219,14 @@ def parse_name(name: str) -> tuple[str, str]:
             f"openai:{plain}@{url}"
         )
     return provider, f"{plain}@{url}"
+
+
+def _maker_of(model: str) -> str:
+    """Return the provider that a model's bare name suggests; `openai` if none."""
+    for start, provider in {"claude": "anthropic", "gemini": "google"}.items():
+        if model.lower().startswith(start):
+            return provider
+    return "openai"
 
 
 def address_of(model: str) -> tuple[str, str | None]:
