@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memalign import MemAlign, Memory, Registry
+from memalign import Judge, MemAlign, Memory, Registry
 from memalign.align import write_guideline
 from memalign.errors import (
     InputError,
@@ -381,6 +381,42 @@ def test_an_exported_bundle_cannot_bring_erased_feedback_back(learned: Registry)
             learned.import_bundle(bundle, name)
     assert [j.name for j in learned.list()] == ["helpfulness"]
     assert learned.import_bundle(bundle, "another", allow_erased=True) == 1
+
+
+@pytest.mark.parametrize("pinned", [False, True])
+def test_an_erased_persons_own_guideline_does_not_come_back(
+    learned: Registry, tmp_path: Path, pinned: bool
+):
+    written = "Name the depot."
+    save_guideline(learned, "dora", written, pinned=pinned)
+    stale = learned.load("helpfulness")
+    bundle = learned.export("helpfulness")
+    url = f"sqlite:///{tmp_path / 'copy.db'}"
+    Registry(url).import_bundle(bundle)
+    learned.erase("helpfulness", source="dora")
+    for come_back in (
+        lambda: learned.save(stale),
+        lambda: learned.update("helpfulness", lambda _: stale),
+        lambda: save_guideline(learned, "DORA ", written),
+        lambda: learned.import_bundle(bundle, "another"),
+    ):
+        with pytest.raises(InvalidRows, match=r"G\d+@.*wording was erased"):
+            come_back()
+    other = Registry(url)
+    assert written in str(other.load("helpfulness").memory.semantic)
+    save_guideline(learned, "eve", written)  # who may say the same
+    save_guideline(learned, "dora", "Another wording.")
+    learned.save(stale, allow_erased=True)
+    learned.import_bundle(bundle, "another")
+
+
+def save_guideline(
+    registry: Registry, author: str, text: str, *, pinned: bool = False
+) -> None:
+    def written(judge: Judge) -> Judge:
+        return write_guideline(judge, text, by=author, pinned=pinned)
+
+    registry.update("helpfulness", written)
 
 
 def test_the_ledger_names_erased_feedback_by_hash_only(learned: Registry):

@@ -826,6 +826,7 @@ def write(connection: Connection, plan: Plan) -> None:
         contents=residue.contents - staying,
         cases=residue.cases,
         person=residue.person,
+        wordings=[guideline for _, guideline in history.values["guideline"]],
     )
     for tables in other_tables(connection):
         tables.forget(connection, plan.receipt, residue)

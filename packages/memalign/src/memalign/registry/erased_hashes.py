@@ -16,7 +16,7 @@ from sqlalchemy import Connection, delete, insert, select
 from memalign.keys import name_key, readings
 from memalign.memory import LedgerEntry, Memory
 from memalign.registry.tables import erasures, judges
-from memalign.types import Feedback, FeedbackKey
+from memalign.types import Feedback, FeedbackKey, Guideline
 
 __all__ = ["ErasedHashes", "remember"]
 
@@ -24,9 +24,12 @@ _ALLOW = "take it back with --allow-erased, or allow_erased=True in Python"
 
 
 class _Fact(NamedTuple):
-    """Something that was erased: a key, a case by its content's hash or its id, or a person."""
+    """Something that was erased: a key, a case (its content's hash or its id), a person, a wording.
 
-    kind: Literal["key", "case", "id", "person"]
+    A wording is the text of a guideline that a person wrote or confirmed, with that person.
+    """
+
+    kind: Literal["key", "case", "id", "person", "wording"]
     text: str
 
     @classmethod
@@ -36,6 +39,10 @@ class _Fact(NamedTuple):
     @classmethod
     def of_person(cls, name: str) -> _Fact:
         return cls("person", name_key(name))
+
+    @classmethod
+    def of_wording(cls, person: str, text: str) -> _Fact:
+        return cls("wording", f"{name_key(person)}\0{text}")
 
     def digest(self, secret: str) -> str:
         key = bytes.fromhex(secret)
@@ -90,7 +97,19 @@ class ErasedHashes:
             reason = self.refusal(key, contents)
             if reason is not None:
                 reasons[key] = reason
+        for guideline in memory.guidelines:
+            reason = self.wording_refusal(guideline)
+            if reason is not None and guideline not in before.guidelines:
+                reasons[FeedbackKey(guideline.id, guideline.origin)] = reason
         return reasons
+
+    def wording_refusal(self, guideline: Guideline) -> str | None:
+        """Return why a guideline that a person wrote or confirmed may not come back."""
+        for person in guideline.people:
+            day = self._day(_Fact.of_wording(person, guideline.text))
+            if day is not None:
+                return f"this wording was erased with its author on {day}; {_ALLOW}"
+        return None
 
     def refusal(self, key: FeedbackKey, contents: Iterable[str]) -> str | None:
         """Return why feedback of a key may not come back; None if it may.
@@ -115,6 +134,9 @@ class ErasedHashes:
             for annotation in case.annotations:
                 facts.add(_Fact.of_key(annotation.key))
                 facts.add(_Fact.of_person(annotation.source))
+        for guideline in memory.guidelines:
+            for person in guideline.people:
+                facts.add(_Fact.of_wording(person, guideline.text))
         known = {digest for _, digest in self._days}
         back = set()
         for secret in self._secrets:
@@ -173,6 +195,7 @@ def remember(
     contents: Iterable[str],
     cases: Iterable[str] = (),
     person: str | None = None,
+    wordings: Iterable[Guideline] = (),
 ) -> None:
     """Keep hashes of what was erased.
 
@@ -183,6 +206,7 @@ def remember(
         contents: The hashes of the contents of erased cases.
         cases: Their ids.
         person: The person whose everything was erased.
+        wordings: Every guideline there was; those of this person are remembered.
     """
     query = select(judges.c.secret).where(judges.c.id == judge)
     secret = connection.execute(query).scalar_one()
@@ -195,6 +219,9 @@ def remember(
     ]
     if person is not None:
         facts.append(_Fact.of_person(person))
+        for guideline in wordings:
+            if name_key(person) in map(name_key, guideline.people):
+                facts.append(_Fact.of_wording(person, guideline.text))
     at = datetime.now(UTC).isoformat()
     new = {}
     for fact in facts:

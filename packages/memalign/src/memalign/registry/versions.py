@@ -292,7 +292,7 @@ def _place(connection: Connection, name: str, *, parent: int | None, new: bool) 
         return Head(add_judge(connection, name), latest=0, forgettings=0)
     if new:
         raise JudgeExists(
-            f"a judge {name!r} is there already; save or edit it, or take another name"
+            f"a judge {name!r} is there already; edit it, or take another name"
         )
     if parent not in (None, head.latest):
         raise VersionConflict(
@@ -573,6 +573,13 @@ def _erased_in(erased: ErasedHashes, spans: Timeline) -> dict[FeedbackKey, str]:
                 example = decoded(kind, body)
                 contents.setdefault(key, set()).add(example.content_hash)
     reasons = {}
+    for (kind, key), bodies in spans.items():
+        if kind == "guideline":
+            for _, _, body in bodies:
+                guideline = decoded(kind, body)
+                reason = erased.wording_refusal(guideline)
+                if reason is not None:
+                    reasons[FeedbackKey(key, guideline.origin)] = reason
     for kind, key in sorted(spans):
         if kind == "case":
             feedback = FeedbackKey(key, "")
