@@ -86,11 +86,13 @@ def test_a_task_keeps_its_rate_however_long_calls_take(
     task = EngineTask(
         judge_of(ScriptedChatModel(answer)), 4, rows_per_second=4 * rate, concurrency=64
     )
+    begun = time.monotonic()
     for start in range(0, count, count // 2):  # two tables: the pace goes on
         verdicts = task(rows(count).slice(start, count // 2))
         assert verdicts["error"].null_count == count // 2
+    # A machine that stood still at the first call catches up with the others.
+    assert starts[-1] - begun >= (count - 1) / rate * 0.9
     took = starts[-1] - starts[0]
-    assert took >= (count - 1) / rate * 0.9
     assert took <= (count - 1) / rate * 1.1 + 0.3 + (
         latency if latency * rate > count // 2 else 0
     )
