@@ -6,7 +6,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -32,16 +31,7 @@ class Process:
 
     def __init__(self, url: str) -> None:
         environment = {**os.environ, "NO_PROXY": "*"}
-        command = [
-            sys.executable,
-            "-m",
-            "memalign",
-            "serve",
-            "--port",
-            "0",
-            "--registry",
-            url,
-        ]
+        command = world.serve_command(url)
         self.running = subprocess.Popen(
             command, stderr=subprocess.PIPE, text=True, env=environment
         )
@@ -138,16 +128,7 @@ def answers(place: str) -> dict[str, tuple[str, int]]:
 
 def refused(url: str) -> str:
     """What `memalign serve` says over a registry where it may not start."""
-    command = [
-        sys.executable,
-        "-m",
-        "memalign",
-        "serve",
-        "--port",
-        "0",
-        "--registry",
-        url,
-    ]
+    command = world.serve_command(url)
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=PATIENCE, check=False
     )

@@ -7,7 +7,6 @@ import os
 import re
 import socket
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from memalign_server.command import _listening
 from memalign_server.people.service import list_people
 from memalign_server.settings import OpenIdProvider
 from memalign_server.store import Store
+from server_support import world
 from tests.cli.conftest import invoke
 
 
@@ -59,16 +59,7 @@ def test_a_server_without_a_model_says_so_at_its_start(
         if not name.endswith("_API_KEY")
     }
     environment = {**keys, "MEMALIGN_MODEL": model, "OPENAI_BASE_URL": ""}
-    command = [
-        sys.executable,
-        "-m",
-        "memalign",
-        "serve",
-        "--port",
-        "0",
-        "--registry",
-        f"sqlite:///{tmp_path / 'm.db'}",
-    ]
+    command = world.serve_command(f"sqlite:///{tmp_path / 'm.db'}")
     with subprocess.Popen(
         command, stderr=subprocess.PIPE, text=True, env=environment
     ) as running:

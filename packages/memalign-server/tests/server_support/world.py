@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -68,6 +69,12 @@ ROWS: list[RawRow] = [
         "rationale": "Warm.",
     },
 ]
+
+
+def serve_command(url: str) -> list[str]:
+    """The command line of a server of its own, on a free port over the registry at `url`."""
+    memalign = [sys.executable, "-m", "memalign"]
+    return [*memalign, "serve", "--port", "0", "--registry", url]
 
 
 def answer(request: ChatRequest) -> dict[str, Any]:

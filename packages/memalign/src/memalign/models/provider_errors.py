@@ -257,7 +257,7 @@ class _Told:
 
     @property
     def reason(self) -> str:
-        """What happened, for people."""
+        """Return what happened, in words for people."""
         inside = field_of(self.error, INSIDE_200, objects=True) is not None
         said = (
             f"HTTP 200 with the error {self.status}"

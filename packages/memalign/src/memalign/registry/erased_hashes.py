@@ -97,9 +97,12 @@ class ErasedHashes:
             reason = self.refusal(key, contents)
             if reason is not None:
                 reasons[key] = reason
+        known = set(before.guidelines)
         for guideline in memory.guidelines:
+            if guideline in known:
+                continue
             reason = self.wording_refusal(guideline)
-            if reason is not None and guideline not in before.guidelines:
+            if reason is not None:
                 reasons[FeedbackKey(guideline.id, guideline.origin)] = reason
         return reasons
 

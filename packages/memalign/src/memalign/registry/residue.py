@@ -100,7 +100,7 @@ class Residue:
 
     @property
     def looked_for(self) -> tuple[str, ...]:
-        """What this looks for, in words that name nothing of it."""
+        """Return what is looked for, in words that name nothing of it."""
         parts = [
             "what was erased, by runs of eight words and shorter texts whole, also inside JSON"
         ]

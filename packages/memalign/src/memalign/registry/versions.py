@@ -572,14 +572,7 @@ def _erased_in(erased: ErasedHashes, spans: Timeline) -> dict[FeedbackKey, str]:
             for _, _, body in bodies:
                 example = decoded(kind, body)
                 contents.setdefault(key, set()).add(example.content_hash)
-    reasons = {}
-    for (kind, key), bodies in spans.items():
-        if kind == "guideline":
-            for _, _, body in bodies:
-                guideline = decoded(kind, body)
-                reason = erased.wording_refusal(guideline)
-                if reason is not None:
-                    reasons[FeedbackKey(key, guideline.origin)] = reason
+    reasons = _erased_wordings(erased, spans)
     for kind, key in sorted(spans):
         if kind == "case":
             feedback = FeedbackKey(key, "")
@@ -590,6 +583,20 @@ def _erased_in(erased: ErasedHashes, spans: Timeline) -> dict[FeedbackKey, str]:
         reason = erased.refusal(feedback, contents.get(feedback.id, ()))
         if reason is not None:
             reasons[feedback] = reason
+    return reasons
+
+
+def _erased_wordings(erased: ErasedHashes, spans: Timeline) -> dict[FeedbackKey, str]:
+    """Return why guidelines that an erased person wrote may not come, by id and author."""
+    reasons = {}
+    for (kind, key), bodies in spans.items():
+        if kind != "guideline":
+            continue
+        for _, _, body in bodies:
+            guideline = decoded(kind, body)
+            reason = erased.wording_refusal(guideline)
+            if reason is not None:
+                reasons[FeedbackKey(key, guideline.origin)] = reason
     return reasons
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -253,6 +254,7 @@ def test_of_several_people_the_majority_counts_and_in_a_tie_the_latest(
     trace_id = traced(1)
     for number, label in enumerate(labels.split()):
         says(trace_id, label, f"reason {number}", by=f"person {number}")
+        time.sleep(0.002)  # MLflow's clock has milliseconds
     judge = tone_judge(feedback_value_type=Literal["pass", "fail", "maybe"])
     aligned = judge.align(fetched(trace_id), optimizer())
     if isinstance(

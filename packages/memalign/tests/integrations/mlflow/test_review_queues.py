@@ -7,6 +7,8 @@ from typing import Any
 
 import mlflow
 import pytest
+from mlflow.entities import Feedback
+from mlflow.exceptions import MlflowException
 
 import memalign as ma
 from memalign.integrations.mlflow import MemAlignOptimizer, log_feedback
@@ -36,17 +38,21 @@ def test_experts_feedback_is_logged_once_and_changes_override():
         ma.Feedback(id=two, rationale="Names no day.", source="ana"),
         ma.Feedback(id="tr-gone", value=True, source="ana"),
     ]
-    missing = {"tr-gone@ana": "missing"}
+    alone = keeps_words_alone()
     for outcome in ("logged", "unchanged"):
-        assert log_feedback(rows, name="tone") == missing | {
-            str(row.key): outcome for row in rows[:3]
+        assert log_feedback(rows, name="tone") == {
+            f"{one}@ana": outcome,
+            f"{one}@ben": outcome,
+            f"{two}@ana": outcome if alone else "unlabelled",
+            "tr-gone@ana": "missing",
         }
     assert assessments(one) == [
         ("ana", False, "Too cold.", True),
         *fine,
         ("ben", True, None, True),
     ]
-    assert assessments(two) == [("ana", None, "Names no day.", True)]
+    comment = ("ana", None, "Names no day.", True)
+    assert assessments(two) == ([comment] if alone else [])
     changed = ma.Feedback(
         id=one, value=False, rationale="Too cold, and late.", source="ana"
     )
@@ -58,6 +64,29 @@ def test_experts_feedback_is_logged_once_and_changes_override():
         *fine,
         ("ben", True, None, True),
     ]
+
+
+def keeps_words_alone() -> bool:
+    """MLflow's older versions want a value."""
+    try:
+        Feedback(rationale="Names no day.")
+    except MlflowException:
+        return False
+    return True
+
+
+def test_a_comment_that_mlflow_cannot_keep_costs_itself(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    known = "memalign.integrations.mlflow.assessments._keeps_words_alone"
+    monkeypatch.setattr(known, lambda: False)
+    one = traced(1)
+    rows = [
+        ma.Feedback(id=one, rationale="Names no day.", source="ana"),
+        ma.Feedback(id=one, value=True, source="ben"),
+    ]
+    said = {f"{one}@ana": "unlabelled", f"{one}@ben": "logged"}
+    assert log_feedback(rows, name="tone") == said
 
 
 def test_a_later_word_in_mlflow_is_not_overridden_by_an_earlier_one():

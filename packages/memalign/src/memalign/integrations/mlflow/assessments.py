@@ -7,10 +7,12 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any
 
 import mlflow
 from mlflow.entities import AssessmentSource, Trace
+from mlflow.exceptions import MlflowException
 
 import memalign
 from memalign.content import check_fields
@@ -172,7 +174,8 @@ def listed(traces: Any, *, or_ids: bool = False) -> list[Any]:
     frame = hasattr(traces, "columns")
     if frame and "trace" in traces.columns:
         return [_trace(each) for each in traces["trace"]]
-    if frame or isinstance(traces, str) or not isinstance(traces, Iterable):
+    # Traces of MLflow's older versions can be iterated.
+    if frame or isinstance(traces, str | Trace) or not isinstance(traces, Iterable):
         every = strange = [traces]
     else:
         every = list(traces)
@@ -265,7 +268,8 @@ def log_feedback(feedback: Any, *, name: str = "") -> dict[str, str]:
     Returns:
         What became of each piece, by its key (`tr-17@ana`): `logged`, `overridden`, `unchanged`;
         `newer` if the person's assessment in MLflow is later, and stays; `missing` if MLflow has no
-        such trace.
+        such trace; `unlabelled` if it is a comment alone, which MLflow's older versions do not
+        keep.
 
     Raises:
         MlflowException: It is no feedback or no name is given (INVALID_PARAMETER_VALUE), or MLflow
@@ -297,6 +301,8 @@ def _log(row: Feedback | Annotation, name: str) -> str:
     said = [_said(each.feedback.value, each.rationale) for each in theirs]
     if _said(row.value, row.rationale) in said:
         return "unchanged"
+    if row.value is None and not _keeps_words_alone():
+        return "unlabelled"
     words = {
         "trace_id": row.id,
         "value": row.value,
@@ -311,6 +317,16 @@ def _log(row: Feedback | Annotation, name: str) -> str:
         return "newer"
     mlflow.override_feedback(assessment_id=own[-1].assessment_id, **words)
     return "overridden"
+
+
+@cache
+def _keeps_words_alone() -> bool:
+    """Return whether this MLflow keeps a comment without a value."""
+    try:
+        mlflow.entities.Feedback(rationale="Too cold.")
+    except MlflowException:
+        return False
+    return True
 
 
 def _said(value: Any, rationale: str | None) -> tuple[Any, str | None]:
