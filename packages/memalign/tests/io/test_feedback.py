@@ -316,11 +316,9 @@ BAD_PLACES = [2, 3, 4, 5]
         json.dumps(MIXED),
         json.dumps(MIXED, indent=2),
         lines(*MIXED),
-        json.dumps({"feedback": MIXED}),
-        json.dumps({"version": "1.0", "data": MIXED}, indent=1),
-        "\n\n" + json.dumps({"rows": MIXED}, indent=1),
+        "\n\n" + json.dumps(MIXED, indent=1),
     ],
-    ids=["array", "pretty", "lines", "envelope", "pretty envelope", "blanks"],
+    ids=["array", "pretty", "lines", "blanks"],
 )
 def test_an_entry_that_is_no_object_costs_itself(write: Write, text: str) -> None:
     path = write("f.json", text)
@@ -345,11 +343,21 @@ def test_an_entry_that_is_no_object_costs_itself(write: Write, text: str) -> Non
         },
     ],
 )
-def test_a_single_row_with_a_list_is_no_envelope(
+def test_a_list_of_objects_inside_a_row_is_no_list_of_rows(
     write: Write, row: dict[str, Any]
 ) -> None:
     for text in (json.dumps(row), json.dumps(row, indent=1)):
         assert [r.id for r in read_feedback(write("f.json", text)).rows] == ["t-1"]
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+def test_a_report_of_an_evaluation_is_no_feedback_of_people(
+    write: Write, indent: int | None
+) -> None:
+    case = {"id": "t-1", "label": True, "value": False, "rationale": "the judge's"}
+    text = json.dumps({"n": 1, "cases": [case]}, indent=indent)
+    with pytest.raises(InputError):
+        read_feedback(write("f.json", text), value_type=BOOL)
 
 
 @pytest.mark.parametrize(

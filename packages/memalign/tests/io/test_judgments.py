@@ -105,6 +105,14 @@ def test_a_last_line_cut_anywhere_is_judged_again(out: Path, cut: int) -> None:
     assert ids(out) == [*judged_already, "t-2" if cut == -1 else "t-1"]
 
 
+def test_a_whole_last_line_is_not_cut_whatever_it_says(out: Path) -> None:
+    write(out, {"t-0": judged(), "t-1": judged()})
+    whole = out.read_bytes().rstrip()
+    out.write_bytes(whole[:-1] + b',"note":"a","note":"b"}')
+    with pytest.raises(InputError, match="line 2"):
+        read_judgments(out)
+
+
 def test_two_runs_do_not_write_one_file(out: Path) -> None:
     with JudgmentWriter(out, judge="j", examples=EXAMPLES) as writer:
         with pytest.raises(InputError, match="another run is writing"):

@@ -7,9 +7,10 @@ that has changed since, is never taken for this one's.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -197,9 +198,12 @@ def _lines_of(path: Path) -> Iterator[_Line]:
 def _is_cut(raw: bytes) -> bool:
     """Return whether a broken line begins as ours do and has no end.
 
-    A power cut leaves zeros after it.
+    A power cut leaves zeros after it. A line that is whole is not cut, whatever is wrong with it.
     """
     written = raw.rstrip(b"\0")
+    with suppress(ValueError, RecursionError):
+        json.loads(written)
+        return False
     begun = written[: len(_START)] == _START[: len(written)]
     unfinished = len(written) < len(raw) or not raw.endswith(b"\n")
     return begun and unfinished

@@ -6,7 +6,7 @@ import json
 import re
 from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -14,7 +14,6 @@ from typing import Any
 
 from memalign.content.json_values import Fault, decode_json
 from memalign.errors import InputError, MemalignError, RowError
-from memalign.io.columns import FIELDS
 
 __all__ = [
     "Line",
@@ -104,8 +103,8 @@ def never_empty(name: str, rows: Iterable[ReadRow]) -> ReadRows:
 def json_rows(lines: Iterable[tuple[int, bytes]]) -> ReadRows:
     """Read the rows of numbered lines of JSON; empty lines are left out.
 
-    Objects in an array, in an object around it, or on several lines each, are read too: they are
-    then held in memory, and a row's line is its position.
+    Objects in an array, or on several lines each, are read too: they are then held in memory, and a
+    row's line is its position.
     """
     lines = iter(lines)
     first: list[tuple[int, bytes]] = []
@@ -131,14 +130,10 @@ def _goes_on(raw: bytes) -> bool:
         value = json.loads(text)
     except (ValueError, RecursionError):
         return True
-    if isinstance(value, dict):
-        return bool(_enveloped(text))
-    return value == [] or _has_objects(value)
-
-
-def _has_objects(value: object) -> bool:
-    """Return whether it is a list with an object in it: its other entries are bad rows."""
-    return isinstance(value, list) and any(isinstance(part, dict) for part in value)
+    # The other entries of a list with an object in it are bad rows.
+    return value == [] or (
+        isinstance(value, list) and any(isinstance(part, dict) for part in value)
+    )
 
 
 def _line_rows(lines: Iterable[tuple[int, bytes]]) -> ReadRows:
@@ -167,23 +162,6 @@ def _row(line: int, value: object) -> ReadRow:
     return RowError(line=line, reason=reason)
 
 
-_ENVELOPES = ("examples", "cases", "feedback", "judgments", "rows", "records", "data")
-"""Keys under which a file that is one object keeps the list of its rows."""
-
-
-def _enveloped(text: str) -> list[Any] | None:
-    """Return the entries of a document that is one object around their list, else None."""
-    if not text.lstrip().startswith("{"):
-        return None
-    with suppress(InputError):
-        value = decode_json(text)
-        for name in _ENVELOPES:
-            listed: list[Any] = value.get(name)
-            if _has_objects(listed) and value.keys().isdisjoint(FIELDS):
-                return listed
-    return None
-
-
 _GAP = re.compile(r"[\s,]*")
 _DECODER = json.JSONDecoder()
 
@@ -194,9 +172,6 @@ def _document_rows(lines: Sequence[tuple[int, bytes]]) -> list[ReadRow] | None:
         text = b"".join(raw for _, raw in lines).decode("utf-8-sig").rstrip()
     except UnicodeDecodeError:
         return None
-    listed = _enveloped(text)
-    if listed:
-        return [_row(number, value) for number, value in enumerate(listed, 1)]
     rows: list[ReadRow] = []
     in_array = False
     place = _after_gap(text, 0)
