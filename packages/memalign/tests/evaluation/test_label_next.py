@@ -78,6 +78,24 @@ def ranked(
     return next_cases(one, rows, n=n, judged=out)
 
 
+def test_cases_that_are_alike_to_the_last_word_come_once_each(tmp_path: Path) -> None:
+    one = judge(instructions="Good? {{ inputs }} {{ outputs }} {{ expectations }}")
+    rows: list[RawRow] = []
+    for number in range(4):
+        reference = {"reference": str(number)}
+        rows.append(
+            {
+                "id": f"c-{number}",
+                "inputs": "Late.",
+                "outputs": NEAR,
+                "expectations": reference,
+            }
+        )
+    judgments = {row["id"]: said() for row in rows}
+    chosen = ranked(one, rows, tmp_path, judgments)
+    assert sorted(case.id for case in chosen.cases) == ["c-0", "c-1", "c-2", "c-3"]
+
+
 @pytest.mark.parametrize(
     ("text", "judgment", "reason"),
     [

@@ -166,9 +166,10 @@ async def _ranked(judge: Judge, rated: Rated, n: int) -> tuple[NextCase, ...]:
     degrees = await usefulness.degrees(rated, vectors)
     worth = np.array(_scores(rated, degrees))
     apart = np.ones(len(rated))
+    free = np.ones(len(rated), dtype=bool)
     chosen = []
     for _ in range(min(n, len(rated))):
-        products = worth * apart
+        products = np.where(free, worth * apart, -1.0)
         place = int(np.argmax(products))
         example, _ = rated[place]
         case = NextCase(
@@ -177,7 +178,7 @@ async def _ranked(judge: Judge, rated: Rated, n: int) -> tuple[NextCase, ...]:
             score=round(float(products[place]), 3),
         )
         chosen.append(case)
-        worth[place] = -1.0  # a case is chosen once
+        free[place] = False
         likeness = np.clip(vectors @ vectors[place], 0.0, 1.0)
         apart = np.minimum(apart, 1 - likeness)
     return tuple(chosen)

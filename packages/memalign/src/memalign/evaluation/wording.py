@@ -65,4 +65,4 @@ def _sentences() -> Any:
 
 def _on_one_line(value: Any) -> str:
     """Write a value as in a file of labels, without line breaks."""
-    return " ".join(value_text(value).split())
+    return re.sub(r"\s*[\r\n]+\s*", " ", value_text(value)).strip()
