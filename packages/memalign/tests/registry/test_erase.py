@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memalign import Judge, MemAlign, Memory, Registry
-from memalign.align import write_guideline
+from memalign.align import edit_guideline, write_guideline
 from memalign.errors import (
     InputError,
     InvalidRows,
@@ -402,12 +402,44 @@ def test_an_erased_persons_own_guideline_does_not_come_back(
     ):
         with pytest.raises(InvalidRows, match=r"G\d+@.*wording was erased"):
             come_back()
+    learned.update("helpfulness", lambda _: stale, allow_erased=True)
+    learned.erase("helpfulness", source="dora")
     other = Registry(url)
     assert written in str(other.load("helpfulness").memory.semantic)
     save_guideline(learned, "eve", written)  # who may say the same
     save_guideline(learned, "dora", "Another wording.")
     learned.save(stale, allow_erased=True)
     learned.import_bundle(bundle, "another")
+
+
+def test_a_guideline_with_an_erased_text_does_not_come_back(learned: Registry):
+    save_guideline(learned, "ben", "Never write to john@x.com again.", pinned=True)
+    save_guideline(learned, "eve", "Say sorry.")
+    bundle = learned.export("helpfulness")
+    learned.erase("helpfulness", matching="john@x.com")
+    for name in (None, "another"):
+        with pytest.raises(InvalidRows, match=r"@ben.*wording was erased"):
+            learned.import_bundle(bundle, name)
+    copy = learned.export("helpfulness")
+    learned.import_bundle(copy, "another")  # eve's stays hers
+
+
+def test_who_else_confirmed_an_erased_persons_guideline_keeps_it(learned: Registry):
+    save_guideline(learned, "ben", "Say sorry.")
+    written = learned.load("helpfulness").memory.guidelines[-1].id
+
+    def pinned(judge: Judge) -> Judge:
+        return edit_guideline(judge, written, by="dora", pinned=True)
+
+    learned.update("helpfulness", pinned)
+    learned.erase("helpfulness", source="dora")
+    copy = learned.export("helpfulness")
+    assert "Say sorry." in str(learned.load("helpfulness").memory.semantic)
+    learned.import_bundle(copy, "another")
+    learned.update(
+        "helpfulness",
+        lambda judge: edit_guideline(judge, written, by="ben", retired=True),
+    )
 
 
 def save_guideline(
@@ -625,6 +657,27 @@ def test_bytes_that_are_no_text_are_searched_too(tmp_path: Path):
     assert Residue([told]).in_files([tmp_path / "left"], [])[1] == [
         "left (a run of eight erased words)"
     ]
+
+
+@pytest.mark.parametrize(
+    ("told", "left"),
+    [
+        ("返答が長すぎて読めない", "返答が長すぎて読めない"),
+        ("bardzo proszę o to i o to, i to", "bardzo proszę o to i o to, i to"),
+        (
+            "the answer was too long and nobody could read it",
+            "the answer was too long \0\0\0\7and nobody could read it",
+        ),
+        (
+            "the answer was too long and nobody could read it",
+            "the answer was too long\x1b and nobody could read it",
+        ),
+    ],
+)
+def test_words_between_binary_bytes_are_found(tmp_path: Path, told: str, left: str):
+    (tmp_path / "left").write_bytes(b"\xff\x05" + left.encode() + b"\0\xff\1")
+    found = Residue([told]).in_files([tmp_path / "left"], [])[1]
+    assert found == ["left (a run of eight erased words)"]
 
 
 def test_an_error_outside_memalign_keeps_the_receipt(place: Place):

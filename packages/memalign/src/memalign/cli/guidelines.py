@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from memalign.cli.history import give_changes
-from memalign.cli.options import Force, Name
+from memalign.cli.options import AllowErased, Force, Name
 from memalign.cli.output import code_test_text, listed, table
 from memalign.cli.session import DONE, Session
 from memalign.errors import InputError
@@ -61,6 +61,7 @@ def guideline(
         ),
     ] = None,
     force: Force = False,
+    allow_erased: AllowErased = False,
     by: Annotated[
         str | None,
         typer.Option(
@@ -93,7 +94,9 @@ def guideline(
         retired=retire,
         rule=rule,
     )
-    saved = session.registry().update(name, change, "edit", force=force)
+    saved = session.registry().update(
+        name, change, "edit", force=force, allow_erased=allow_erased
+    )
     memory = saved.judge.memory
     changed = (
         memory.guidelines[-1]

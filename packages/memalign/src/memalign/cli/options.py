@@ -66,7 +66,7 @@ FeedbackSource = Annotated[
 AllowErased = Annotated[
     bool,
     typer.Option(
-        "--allow-erased", help="Accept feedback that was erased from this judge before."
+        "--allow-erased", help="Accept what was erased from this judge before."
     ),
 ]
 JUDGED_HELP = (

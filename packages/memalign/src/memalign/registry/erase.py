@@ -29,7 +29,7 @@ from memalign.registry import versions
 from memalign.registry.database import Database
 from memalign.registry.erase_check import in_other_tables
 from memalign.registry.erase_reach import Values, reach_of
-from memalign.registry.erased_hashes import ErasedHashes, remember
+from memalign.registry.erased_hashes import ErasedHashes, Wording, remember, wordings_of
 from memalign.registry.judge_rows import (
     Codec,
     Contents,
@@ -710,6 +710,15 @@ def _contents(history: History, bodies: Iterable[Row]) -> set[str]:
     return hashes
 
 
+def _wordings(history: History, bodies: Iterable[Row]) -> set[Wording]:
+    """Return the wordings of people among the guidelines of rows."""
+    guidelines = []
+    for kind, _, body in bodies:
+        if kind == "guideline":
+            guidelines.append(history.codec.decode(kind, body))
+    return wordings_of(guidelines)
+
+
 def _words_of(passage: Passage) -> Iterator[str]:
     """Yield the words of a passage that goes.
 
@@ -819,6 +828,7 @@ def write(connection: Connection, plan: Plan) -> None:
     _write_rows(connection, history, plan.forgotten)
     _write_versions(connection, plan)
     staying = _contents(history, plan.forgotten.staying())
+    gone = _wordings(history, plan.forgotten.gone)
     remember(
         connection,
         judge,
@@ -826,7 +836,7 @@ def write(connection: Connection, plan: Plan) -> None:
         contents=residue.contents - staying,
         cases=residue.cases,
         person=residue.person,
-        wordings=[guideline for _, guideline in history.values["guideline"]],
+        wordings=gone - _wordings(history, plan.forgotten.staying()),
     )
     for tables in other_tables(connection):
         tables.forget(connection, plan.receipt, residue)

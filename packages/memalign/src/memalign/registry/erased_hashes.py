@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from datetime import UTC, date, datetime
 from typing import Literal, NamedTuple
 
@@ -18,7 +18,10 @@ from memalign.memory import LedgerEntry, Memory
 from memalign.registry.tables import erasures, judges
 from memalign.types import Feedback, FeedbackKey, Guideline
 
-__all__ = ["ErasedHashes", "remember"]
+__all__ = ["ErasedHashes", "Wording", "remember", "wordings_of"]
+
+Wording = tuple[str, str]
+"""A person, and the text of a guideline that the person wrote or confirmed."""
 
 _ALLOW = "take it back with --allow-erased, or allow_erased=True in Python"
 
@@ -97,21 +100,24 @@ class ErasedHashes:
             reason = self.refusal(key, contents)
             if reason is not None:
                 reasons[key] = reason
-        known = set(before.guidelines)
+        known = wordings_of(before.guidelines)
         for guideline in memory.guidelines:
-            if guideline in known:
-                continue
-            reason = self.wording_refusal(guideline)
+            reason = self.wording_refusal(guideline, known)
             if reason is not None:
                 reasons[FeedbackKey(guideline.id, guideline.origin)] = reason
         return reasons
 
-    def wording_refusal(self, guideline: Guideline) -> str | None:
-        """Return why a guideline that a person wrote or confirmed may not come back."""
-        for person in guideline.people:
-            day = self._day(_Fact.of_wording(person, guideline.text))
+    def wording_refusal(
+        self, guideline: Guideline, known: Collection[Wording] = ()
+    ) -> str | None:
+        """Return why a guideline that a person wrote or confirmed may not come back.
+
+        None if it may, as may the wordings that are `known` already.
+        """
+        for wording in wordings_of([guideline]).difference(known):
+            day = self._day(_Fact.of_wording(*wording))
             if day is not None:
-                return f"this wording was erased with its author on {day}; {_ALLOW}"
+                return f"this wording was erased on {day}; {_ALLOW}"
         return None
 
     def refusal(self, key: FeedbackKey, contents: Iterable[str]) -> str | None:
@@ -137,9 +143,8 @@ class ErasedHashes:
             for annotation in case.annotations:
                 facts.add(_Fact.of_key(annotation.key))
                 facts.add(_Fact.of_person(annotation.source))
-        for guideline in memory.guidelines:
-            for person in guideline.people:
-                facts.add(_Fact.of_wording(person, guideline.text))
+        for wording in wordings_of(memory.guidelines):
+            facts.add(_Fact.of_wording(*wording))
         known = {digest for _, digest in self._days}
         back = set()
         for secret in self._secrets:
@@ -198,7 +203,7 @@ def remember(
     contents: Iterable[str],
     cases: Iterable[str] = (),
     person: str | None = None,
-    wordings: Iterable[Guideline] = (),
+    wordings: Iterable[Wording] = (),
 ) -> None:
     """Keep hashes of what was erased.
 
@@ -209,7 +214,7 @@ def remember(
         contents: The hashes of the contents of erased cases.
         cases: Their ids.
         person: The person whose everything was erased.
-        wordings: Every guideline there was; those of this person are remembered.
+        wordings: The wordings of people that went.
     """
     query = select(judges.c.secret).where(judges.c.id == judge)
     secret = connection.execute(query).scalar_one()
@@ -222,9 +227,7 @@ def remember(
     ]
     if person is not None:
         facts.append(_Fact.of_person(person))
-        for guideline in wordings:
-            if name_key(person) in map(name_key, guideline.people):
-                facts.append(_Fact.of_wording(person, guideline.text))
+    facts += [_Fact.of_wording(*wording) for wording in wordings]
     at = datetime.now(UTC).isoformat()
     new = {}
     for fact in facts:
@@ -238,6 +241,15 @@ def remember(
             }
     if new:
         connection.execute(insert(erasures), list(new.values()))
+
+
+def wordings_of(guidelines: Iterable[Guideline]) -> set[Wording]:
+    """Return whose wordings guidelines are; none are of a model's own."""
+    found = set()
+    for guideline in guidelines:
+        for person in guideline.people:
+            found.add((name_key(person), guideline.text))
+    return found
 
 
 def _content_of(memory: Memory, key: FeedbackKey) -> list[str]:

@@ -512,6 +512,7 @@ class Registry:
         *,
         note: str | None = None,
         force: bool = False,
+        allow_erased: bool = False,
     ) -> Saved:
         """Commit what a function makes of the newest version.
 
@@ -523,8 +524,10 @@ class Registry:
             action: What made the version, one of a few words.
             note: What history says of the version.
             force: Whether an edited judge may get a locked case wrong.
+            allow_erased: Whether feedback and wordings may come back that were erased.
 
         Raises:
+            InvalidRows: The judge holds what was erased.
             LockBroken: An edited judge gets a locked case wrong.
             VersionConflict: Somebody else was quicker each time.
         """
@@ -540,7 +543,12 @@ class Registry:
                 _check_locks(judge, changed)
             with suppress(VersionConflict):
                 number = commit(
-                    self._database, changed, action=action, note=note, parent=latest
+                    self._database,
+                    changed,
+                    action=action,
+                    note=note,
+                    parent=latest,
+                    allow_erased=allow_erased,
                 )
                 return Saved(judge=changed, version=number, parent=latest, before=judge)
         raise _conflict(name)

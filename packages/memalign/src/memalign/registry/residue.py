@@ -34,8 +34,9 @@ _OVERLAP = 1 << 16
 _QUOTE = re.compile(r'(?<!\\)"')
 _LONG_NAME = 6  # bytes: shorter ones are in numbers by chance
 
-_TEXT = re.compile("[^\0-\x08\x0b\x0c\x0e-\x1f\udc80-\udcff]{15,}")
-"""Text between binary bytes, as long as a run of words is at least."""
+_TEXT = re.compile("[^\udc80-\udcff]{8,}")
+"""Text between bytes that are none. Eight words of a language without spaces are nine characters,
+and control characters may stand between words, as they do where a page of the file ends."""
 _HALF = re.compile("\udced[\udca0-\udcbf][\udc80-\udcbf]")
 """Half of a surrogate pair, as broken sources have it: it is part of a text."""
 
