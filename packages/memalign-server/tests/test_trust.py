@@ -340,3 +340,5 @@ def test_what_a_colleague_answered_is_not_asked_for_a_figure_again(
     words = page(ben)
     assert "Review 1 About 24 more cases are needed" in words, words
     assert card(ben.get(f"{TRUST}/review"))["case"] == IDS[3]
+    world.change(ana, reviews.update().values(blind_value=None))  # as of a file
+    assert "Review 4 About 24 more cases are needed" in page(ben)

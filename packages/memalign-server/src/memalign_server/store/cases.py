@@ -443,8 +443,11 @@ def _needed(connection: Connection, judge: str) -> ColumnElement[int]:
     return case((HELD_OUT, measuring), else_=literal(wanted, Integer))
 
 
-def _given(judge: str) -> ColumnElement[int]:
-    """Return the number of experts' answers that a row of the queue has."""
+def _given(judge: str, *, blind: bool = False) -> ColumnElement[int]:
+    """Return the number of experts' answers that a row of the queue has.
+
+    Only those that were given `blind` measure the judge.
+    """
     given = reviews.alias()  # the query around it may read `reviews` too
     counted = select(func.count()).select_from(given)
     of_case = counted.where(
@@ -452,6 +455,8 @@ def _given(judge: str) -> ColumnElement[int]:
         given.c.case_id == CASE.case_id,
         given.c.state == "answered",
     )
+    if blind:
+        of_case = of_case.where(given.c.blind_value.is_not(None))
     return of_case.correlate(queue).scalar_subquery()
 
 
@@ -492,7 +497,7 @@ def next_cases(
     query = query.where(of_judge(judge), given < needed).limit(n + len(turn.others))
     order: tuple[ColumnElement[Any], ...] = (CASE.rank.desc(), CASE.number)
     if measuring:  # a second answer on a case adds nothing to the figure
-        order = (given, *order)
+        order = (_given(judge, blind=True), *order)
     if again:  # few: found by the person and sorted, not by the order of all cases
         passed = query.join(reviews, own).where(SAID.state.in_(again))
         passed = passed.order_by((CASE.disputed + 0).desc(), *order)
@@ -762,10 +767,10 @@ def list_batches(connection: Connection, judge: str) -> list[Batch]:
 
 
 def waiting_to_measure(connection: Connection, judge: str, person: str) -> int:
-    """Return how many cases that are held out a person has not seen and nobody has answered."""
+    """Return how many held-out cases a person has not seen and nobody has answered blind."""
     seen = exists().where(of_person(judge, person), COME_TO)
     waiting = select(func.count()).where(
-        of_judge(judge), HELD_OUT, ~seen, _given(judge) == 0
+        of_judge(judge), HELD_OUT, ~seen, _given(judge, blind=True) == 0
     )
     return int(connection.execute(waiting).scalar_one())
 

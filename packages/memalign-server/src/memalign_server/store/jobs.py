@@ -121,7 +121,8 @@ def end_job(
 
     What it gave is left out if an erasure emptied it meanwhile: it may repeat what went.
     """
-    row = connection.execute(_ORDER.where(jobs.c.id == job)).first()
+    query = select(jobs.c.kind, jobs.c.problem).where(jobs.c.id == job)
+    row = connection.execute(query).first()
     if row is not None and row.problem == ERASED and row.kind != "erase":
         state = "failed"
         problem = ERASED

@@ -108,8 +108,8 @@ class Trust:
         now: The newest verdicts against people's answers, on the cases that are held out.
         before: The verdicts of the empty memory on the same cases; None until it was taught, and of
             too few.
-        waiting: The cases that are held out and that the reader has not answered; 0 once there is a
-            figure.
+        waiting: The held-out cases that the reader has not seen and nobody has answered blind; 0
+            once there is a figure.
         reader_alone: Whether all these answers are the reader's.
         people: How far colleagues agree with the reader, those with the most common cases first.
         mistakes: Where the judge is wrong, of the reader's cases; the latest first.
