@@ -66,7 +66,8 @@ def by_likeness(memory: Memory, keys: Sequence[FeedbackKey]) -> list[FeedbackKey
         return waiting
     rows = {case.id: row for row, case in enumerate(memory.cases)}
     places = np.array([rows[key.id] for key in waiting])
-    labels = np.array([str(memory.label(memory.cases[row])) for row in places])
+    names = [str(memory.label(memory.cases[row])) for row in places]
+    labels = np.unique(names, return_inverse=True)[1]  # by number: names may be long
     ordered = []
     following = 0
     while True:

@@ -310,11 +310,15 @@ def _forgotten(
     last = evaluated(forgot.judge, rows)
     back = 0
     for row in rows:
-        back += last.judgments[row.id].value == before.judgments[row.id].value
-    tell(
+        now = last.judgments[row.id].value
+        back += now is not None and now == before.judgments[row.id].value
+    said = (
         f"{len(rows)} of the replies judged again: {counted(back, 'verdict')} as before "
-        "the teaching. Her rule is forgotten."
+        "the teaching."
     )
+    if back == len(rows) and changed(story, before, after):
+        said += " Her rule is forgotten."
+    tell(said)
     return forgot, last
 
 

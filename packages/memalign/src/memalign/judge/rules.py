@@ -337,9 +337,12 @@ class _Candidate:
             comment = annotation.rationale
             if not comment or not named_in(self.test, comment):
                 continue
-            forbids = forbidden_answer(self.test, comment) is not None
-            allows = annotation.value is None and not forbids
-            if allows or excepting(comment):
+            if (
+                annotation.value is None
+                and forbidden_answer(self.test, comment) is None
+            ):
+                return str(annotation.key)
+            if excepting(comment):
                 return str(annotation.key)
         return None
 
