@@ -68,6 +68,7 @@ def team(shared: world.Shared) -> tuple[Any, Any]:
         "added": 5,
         "known": 0,
         "changed": [],
+        "apart": 0,
     }
     return shared.signed_in("reviewer"), owner
 
@@ -123,13 +124,6 @@ def test_feedback_on_a_kept_case_needs_its_id_alone(local: TestClient) -> None:
     judge = world.server_of(local).judges.latest("tone").judge
     (known,) = judge.memory.cases
     assert (known.example.inputs, known.example.outputs) == ("Hm?", "No.")
-
-
-def test_what_a_row_says_of_a_kept_case_stays_as_it_is_sent(local: TestClient) -> None:
-    row = {"id": kept_case(local), "outputs": "No!", "value": False, "source": "app-7"}
-    done(local, "align", feedback=[row])
-    (known,) = world.server_of(local).judges.latest("tone").judge.memory.cases
-    assert (known.example.inputs, known.example.outputs) == ("Hm?", "No!")
 
 
 def test_cases_with_a_known_id_and_other_content_are_named(local: TestClient) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Annotated, Any, Self, cast
@@ -223,8 +223,8 @@ def _note(
             store_judgments(
                 connection, latest.judge, latest.version, [(example, judgment)], ranks
             )
-        for case_id in same:
-            mark_seen(connection, judge, person, case_id)
+        for case in cases_of(connection, judge, same):
+            mark_seen(connection, case, person)
 
 
 def _own_source(person: Person, source: str) -> str:
@@ -243,7 +243,8 @@ def put_cases(judge: JudgeName, body: NewCases, begin: Begin, server: Here) -> J
     """Put cases in the queue, and judge those that are not judged.
 
     The job's result has how many were `added`; how many were `known`, with the same content; and
-    the ids of those that were left out, because their id has other content, as `changed`.
+    the ids of those that were left out, because their id has other content, as `changed`. `apart`
+    answers were given to other content under the ids of added cases, and count for that alone.
     """
     asked = server.judges.latest(judge).judge
     parts = named_parts(asked.instructions)
@@ -264,38 +265,50 @@ def align_judge(
     """Learn from experts' feedback: a new version. A reviewer hands in their own.
 
     Feedback on cases that are held out to measure the judge is refused, under whatever id: 409,
-    with the ids as `held_out`.
+    with the ids as `held_out`. So is feedback on other content than the queue has under an id, with
+    the ids as `changed`.
     """
-    rows: list[Any] = []
-    for sent in body.feedback:
-        row = sent
-        if isinstance(sent, dict):
-            source = str(sent.get("source") or person.name)
-            row = {**sent, "source": _own_source(person, source)}
-        rows.append(row)
+    rows = [_handed_in(row, person) for row in body.feedback]
     objects = [row for row in rows if isinstance(row, dict)]
-    asked = server.judges.latest(judge).judge
+    ids = [str(row.get("id")) for row in objects]
     with server.store.read() as connection:
         measuring = measuring_names(connection, judge)
-        ids = [str(row.get("id")) for row in objects]
         queued = {case.case_id: case for case in cases_of(connection, judge, ids)}
+    for case_id, row in zip(ids, objects, strict=True):
+        if case_id in queued:  # nobody has to send a case again that is known
+            row.update({**queued[case_id].example.content, **row})
     held_out = set(ids) & measuring
-    if measuring:
-        with suppress(InputError):  # rows that cannot be read are the job's to refuse
-            read = read_feedback(rows, columns=asked.columns, skip_invalid=True).rows
-            held_out |= {row.id for row in read if row.content_hash in measuring}
+    changed = set[str]()
+    asked = server.judges.latest(judge).judge
+    with suppress(InputError):  # rows that cannot be read are the job's to refuse
+        for said in read_feedback(rows, columns=asked.columns, skip_invalid=True).rows:
+            known = queued.get(said.id)
+            if said.content_hash in measuring:
+                held_out.add(said.id)
+            elif known is not None and known.content_hash != said.content_hash:
+                changed.add(said.id)
+    _check_contents(held_out, changed)
+    return begin("align", {**body.model_dump(), "feedback": rows})
+
+
+def _check_contents(held_out: Collection[str], changed: Collection[str]) -> None:
+    """Raise Problem 409 for feedback on cases that never teach, or on another text."""
     if held_out:
         problem = (
             "some of these cases are held out to measure the judge: leave them out"
         )
         raise Problem(409, problem, held_out=sorted(held_out))
-    for row in objects:
-        case = queued.get(str(row.get("id")))
-        if (
-            case is not None
-        ):  # the case of the id is known, so nobody has to send it again
-            row.update({**case.example.content, **row})
-    return begin("align", {**body.model_dump(), "feedback": rows})
+    if changed:
+        problem = "the queue has other content under some of these ids: give other ids"
+        raise Problem(409, problem, changed=sorted(changed))
+
+
+def _handed_in(row: Any, person: Person) -> Any:
+    """Return a row with its source; a row without one is the person's who hands it in."""
+    if not isinstance(row, dict):
+        return row
+    source = str(row.get("source") or person.name)
+    return {**row, "source": _own_source(person, source)}
 
 
 @of_judge.post("/unalign", status_code=202, tags=["learning"])

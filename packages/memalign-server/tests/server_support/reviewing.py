@@ -139,7 +139,9 @@ def post(client: TestClient, path: str, *, parts: bool = False, **fields: Any) -
 def card(page: Any) -> dict[str, Any]:
     """The hidden fields of the form on a page's first card."""
     text = page if isinstance(page, str) else page.text
-    fields = re.findall(r'name="(case|form|revision)" value="([^"]*)"', text)
+    fields = re.findall(
+        r'name="(case|content|form|revision|answer)" value="([^"]*)"', text
+    )
     return {name: unescape(value) for name, value in fields}
 
 

@@ -7,8 +7,8 @@ others had taught there is forgotten.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from memalign.keys import same_person
 from memalign.memory import Annotation, Memory
@@ -70,10 +70,13 @@ def untaught_words(
 ) -> dict[str, list[Annotation]]:
     """Return what a person explained and the judge has not learned, by the reason, earliest first.
 
-    It is `waiting` to be taught, or may not teach: `held-out`, `differing`, or out of force by
-    somebody's choice, which `choice_of` reads.
+    It is `waiting` to be taught, or may not teach: `held-out`, `differing`, `apart` because the
+    queue does not have what it is about, or out of force by somebody's choice, which `choice_of`
+    reads.
     """
     words: dict[str, list[Annotation]] = {}
+    for answer in answers.words_apart(connection, judge, person):
+        words.setdefault("apart", []).append(_comment(answer))
     for answer in answers.overruled_words(connection, judge, person):
         reason = _choice(answer.overruled_by, answer.overruled_for)
         words.setdefault(reason, []).append(_comment(answer))
@@ -109,7 +112,7 @@ def _comment(answer: Answer) -> Annotation:
     return Annotation(
         id=answer.case_id,
         source=answer.person,
-        rationale=answer.rationale,
+        rationale=answer.rationale or answer.draft,
         created_at=answer.updated_at,
     )
 
@@ -153,8 +156,17 @@ def overruled(connection: Transaction, judge: str, memory: Memory) -> list[Feedb
     return keys
 
 
-def mark_taught(store: Store, judge: str, revisions: Mapping[FeedbackKey, int]) -> None:
-    """Note which revision of each answer is learned, if it is still that one; 0 for none."""
+def mark_taught(store: Store, judge: str, lessons: Iterable[Lesson]) -> None:
+    """Note which revision of each answer is learned, if it is still that one."""
     with store.write() as connection:
-        for key, revision in revisions.items():
-            answers.mark_taught(connection, judge, key, revision)
+        for lesson in lessons:
+            answers.mark_taught(connection, judge, lesson.feedback, lesson.revision)
+
+
+def mark_untaught(store: Store, judge: str, keys: Iterable[FeedbackKey]) -> None:
+    """Note that the judge does not follow these answers any more."""
+    with store.write() as connection:
+        for key in keys:
+            own = answers.answer_of(connection, judge, key.source, key.id)
+            if own is not None:
+                answers.change_answer(connection, own, replace(own, taught=0))

@@ -6,7 +6,7 @@ If one of them takes the other's answer there is nothing to settle. Until then n
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from memalign.values import ValueType
@@ -16,9 +16,9 @@ from memalign_server.review.service import (
     TAKEN_OVER,
     NewAnswer,
     differ,
-    give_up_words,
     same_value,
     save,
+    without_words,
 )
 from memalign_server.store import Transaction
 from memalign_server.store.answers import (
@@ -109,7 +109,7 @@ def take_over(
         )
     if revision != theirs.revision or same_value(own.value, theirs.value, kind):
         return False
-    give_up_words(connection, own)
+    change_answer(connection, own, without_words(own))
     answer = NewAnswer(
         state="answered",
         value=theirs.value,
@@ -133,7 +133,8 @@ def keep_answer(connection: Transaction, judge: str, person: str, case_id: str) 
     own = answer_of(connection, judge, person, case_id)
     if own is None or own.state != "answered":
         return False
-    return change_answer(connection, judge, person, case_id, kept_revision=own.revision)
+    change_answer(connection, own, replace(own, kept_revision=own.revision))
+    return True
 
 
 def open_settlement(
@@ -209,7 +210,7 @@ def undo(
     if what == "settled" and case.settled_by == person:
         mark_dispute(connection, judge, case.case_id, True)
     elif own is not None and what == "kept":
-        change_answer(connection, judge, person, case.case_id, kept_revision=0)
+        change_answer(connection, own, replace(own, kept_revision=0))
     elif own is not None and what == "taken" and own.form == TAKEN_OVER:
         before = NewAnswer(
             state="answered",
@@ -220,7 +221,8 @@ def undo(
             seen=True,
         )
         save(connection, judge, person, case.case_id, before, kind=kind)
-        change_answer(connection, judge, person, case.case_id, draft=None)
+        said = answer_of(connection, judge, person, case.case_id) or own
+        change_answer(connection, said, replace(said, draft=None))
 
 
 def refresh_disputes(connection: Transaction, judge: str, *, kind: ValueType) -> None:

@@ -143,7 +143,7 @@ def _next(screen: Reviewing, connection: Transaction, *, again: bool) -> _Shown:
 def _note_seen(screen: Reviewing, waiting: Difference) -> None:
     """Note that an owner has read what others say: their own answer is not blind any more."""
     with screen.server.store.write() as connection:
-        service.mark_seen(connection, screen.judge, screen.name, waiting.case.case_id)
+        service.mark_seen(connection, waiting.case, screen.name)
 
 
 @router.get("/review/foot")
@@ -164,6 +164,7 @@ def save_answer(
     screen: Screen,
     case: Text,
     form: Annotated[str, Form(max_length=64)],
+    content: Text = "",
     state: Annotated[Literal["answered", "skipped", "unclear"], Form()] = "answered",
     value: Text = "",
     rationale: Annotated[str | None, Form()] = None,
@@ -181,7 +182,7 @@ def save_answer(
     problem = None
     kind = screen.kind  # read before this transaction is open
     with screen.server.store.write() as connection:
-        card = screen.case(connection, case)
+        card = screen.case(connection, case, content)
         try:
             conflict = service.save(
                 connection, screen.judge, screen.name, case, answer, kind=kind
@@ -213,6 +214,7 @@ def _front_again(screen: Reviewing, case: str, status: int, **why: Any) -> Respo
 def save_words(
     screen: Screen,
     case: Text,
+    content: Text = "",
     words: Annotated[str | None, Form()] = None,
     revision: Annotated[int, Form(ge=0)] = 0,
     answer: Annotated[int | None, Form(ge=0)] = None,
@@ -227,7 +229,7 @@ def save_words(
     is_theirs = True
     kind = screen.kind
     with screen.server.store.write() as connection:
-        screen.case(connection, case)
+        screen.case(connection, case, content)
         if (
             words is not None
         ):  # a foot without a field says nothing of words that are there
@@ -256,7 +258,9 @@ def save_words(
 
 
 @router.post("/review/differ")
-def choose(screen: Screen, case: Text, theirs: Text = "") -> Response:
+def choose(
+    screen: Screen, case: Text, content: Text = "", theirs: Text = ""
+) -> Response:
     """Take a colleague's answer, named with its revision (`3:Ben`), or keep one's own.
 
     An answer that has changed since it was shown is shown again.
@@ -264,7 +268,7 @@ def choose(screen: Screen, case: Text, theirs: Text = "") -> Response:
     revision, other = _revision_and_name(theirs)
     kind = screen.kind
     with screen.server.store.write() as connection:
-        screen.case(connection, case)
+        screen.case(connection, case, content)
         before = answer_of(connection, screen.judge, screen.name, case)
         if other:
             is_done = disputes.take_over(
@@ -287,7 +291,9 @@ def choose(screen: Screen, case: Text, theirs: Text = "") -> Response:
 
 
 @router.post("/review/settle", dependencies=[OWNER])
-def settle(screen: Screen, case: Text, holder: Text = "") -> Response:
+def settle(
+    screen: Screen, case: Text, content: Text = "", holder: Text = ""
+) -> Response:
     """Choose whose answer on a case holds (`3:Ben`); nobody's leaves the case out.
 
     What another owner has settled meanwhile stays, and an answer that has changed since it was read
@@ -295,7 +301,7 @@ def settle(screen: Screen, case: Text, holder: Text = "") -> Response:
     """
     revision, name = _revision_and_name(holder)
     with screen.server.store.write() as connection:
-        queued = screen.case(connection, case)
+        queued = screen.case(connection, case, content)
         if not queued.disputed:
             return screen.next()
         if name:

@@ -48,10 +48,19 @@ class Reviewing(JudgeScreen):
         if not any(job.kind in ("queue", "pull") for job in working):
             self.start("queue", first=case)
 
-    def case(self, connection: Transaction, case: str) -> QueuedCase:
-        """Return a case of the queue. Raises Problem 410 if it was erased or removed."""
+    def case(self, connection: Transaction, case: str, content: str = "") -> QueuedCase:
+        """Return a case of the queue.
+
+        Args:
+            connection: A transaction.
+            case: The case's id.
+            content: The hash of what a form showed under it; "" for whatever is there.
+
+        Raises:
+            Problem: 410 if it was erased or removed, even if the queue has other content there.
+        """
         queued = case_of(connection, self.judge, case)
-        if queued is None:
+        if queued is None or content not in ("", queued.content_hash):
             raise Problem(
                 410, "this case is not in the queue any more: it was erased or removed"
             )

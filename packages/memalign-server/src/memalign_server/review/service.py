@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Literal
 
-from memalign.keys import FeedbackKey, name_key
-from memalign.memory import Annotation
+from memalign.keys import FeedbackKey, same_person
+from memalign.memory import Memory
 from memalign.values import Value, ValueType
 from memalign_server.people.service import spelled
 from memalign_server.problems import Refused
@@ -16,15 +16,14 @@ from memalign_server.store import Transaction
 from memalign_server.store.answers import (
     add_answer,
     answer_of,
+    answers_on,
     change_answer,
     drafts_of,
-    people_who_answered,
     seen_until,
     verdicts_on,
-    withdraw_answers,
 )
 from memalign_server.store.cases import Progress, case_of, mark_dispute
-from memalign_server.store.rows import Answer, AnswerChange, QueuedCase
+from memalign_server.store.rows import Answer, QueuedCase
 from memalign_server.store.tables import new_id, now
 
 State = Literal["answered", "skipped", "unclear"]
@@ -85,21 +84,15 @@ def save(
     if before is not None and before.revision != answer.revision:
         is_repeated = before.form == answer.form and answer.revision < before.revision
         return None if is_repeated else before
-    values = _statement(answer, before, value, words)
+    own = before or _nothing_said(case, person)
+    is_same = same_value(own.value, value, kind)
+    after = _statement(own, answer, value, words, is_same=is_same)
     if _is_blind(answer, before):
-        values |= _blind(case, value)
+        after = _with_blind(after, case)
     if before is None:
-        add_answer(connection, judge, person, case_id, **values)
-        is_same = value is None
+        add_answer(connection, after)
     else:
-        is_same = same_value(before.value, value, kind)
-        _replace(
-            connection,
-            before,
-            values,
-            is_same=is_same,
-            keeps_words=answer.rationale is None,
-        )
+        change_answer(connection, before, after)
     if not is_same:
         _reopen(connection, case, person, value, kind)
     return None
@@ -144,26 +137,46 @@ def _checked_words(words: str) -> str:
     return words
 
 
+def _nothing_said(case: QueuedCase, person: str) -> Answer:
+    return Answer(
+        judge=case.judge,
+        case_id=case.case_id,
+        content_hash=case.content_hash,
+        person=person,
+    )
+
+
 def _statement(
-    answer: NewAnswer, before: Answer | None, value: Value | None, words: str | None
-) -> AnswerChange:
-    """Return what a form says, as the next revision; what was undone elsewhere begins again."""
+    own: Answer,
+    answer: NewAnswer,
+    value: Value | None,
+    words: str | None,
+    *,
+    is_same: bool,
+) -> Answer:
+    """Return an answer with what a form says, as its next revision.
+
+    What was undone elsewhere begins again. Words about a verdict that is given up become a draft.
+    """
     at = now()
-    values: AnswerChange = {
-        "state": answer.state,
-        "value": value,
-        "rationale": words,
-        "form": answer.form,
-        "revision": 1 if before is None else before.revision + 1,
-        "updated_at": at,
-        "overruled_by": None,
-        "overruled_for": None,
-    }
-    if before is None or before.state != "answered":
-        values["created_at"] = at
-    if before is None:
-        values["value_since"] = 1
-    return values
+    revision = own.revision + 1
+    if not is_same and answer.rationale is None:
+        own = without_words(own)
+    return replace(
+        own,
+        state=answer.state,
+        value=value,
+        rationale=words,
+        form=answer.form,
+        revision=revision,
+        value_since=own.value_since if is_same and own.value_since else revision,
+        # It is kept where only the words are new.
+        kept_revision=revision if is_same and own.is_kept else own.kept_revision,
+        overruled_by=None,
+        overruled_for=None,
+        created_at=own.created_at if own.state == "answered" else at,
+        updated_at=at,
+    )
 
 
 def _is_blind(answer: NewAnswer, before: Answer | None) -> bool:
@@ -175,40 +188,18 @@ def _is_blind(answer: NewAnswer, before: Answer | None) -> bool:
     return before.state in ("skipped", "unclear") and before.blind_value is None
 
 
-def _blind(case: QueuedCase, value: Value | None) -> AnswerChange:
-    """Return what counts as evidence later: the blind answer, and the judge's of that moment.
+def _with_blind(own: Answer, case: QueuedCase) -> Answer:
+    """Return the answer with what counts as evidence later: its verdict, and the judge's of now.
 
     Of a case that the judge had learned from it is only the answer: that the judge repeats what it
     was taught proves nothing.
     """
-    if value is None:
-        return {}
-    blind: AnswerChange = {"blind_value": value}
-    if case.judgment is not None and case.judgment.value is not None and not case.seen:
-        blind |= {"judge_value": case.judgment.value, "judge_version": case.version}
-    return blind
-
-
-def _replace(
-    connection: Transaction,
-    before: Answer,
-    values: AnswerChange,
-    *,
-    is_same: bool,
-    keeps_words: bool,
-) -> None:
-    """Put a new statement in the place of the one before.
-
-    Words about a verdict that is given up become a draft.
-    """
-    revision = values["revision"]
-    if not is_same:
-        values["value_since"] = revision
-        if keeps_words:
-            give_up_words(connection, before)
-    elif before.is_kept:
-        values["kept_revision"] = revision  # only the words are new
-    change_answer(connection, before.judge, before.person, before.case_id, **values)
+    if own.value is None:
+        return own
+    blind = replace(own, blind_value=own.value)
+    if case.judgment is None or case.judgment.value is None or case.seen:
+        return blind
+    return replace(blind, judge_value=case.judgment.value, judge_version=case.version)
 
 
 def _reopen(
@@ -301,7 +292,7 @@ def save_draft(
     if own.draft_revision != revision and saved.strip() not in words:
         words = saved if words.strip() in saved else _checked_words(f"{saved}\n{words}")
     if words != own.draft or typed_over != own.draft_of:
-        _set_draft(connection, own, words, typed_over)
+        change_answer(connection, own, _with_draft(own, words, typed_over))
     return typed_over >= own.value_since
 
 
@@ -327,41 +318,36 @@ def say_drafts(
                 seen=True,
             )
             save(connection, judge, person, own.case_id, answer, kind=kind)
-        _set_draft(connection, own, None)
+        said = answer_of(connection, judge, person, own.case_id) or own
+        change_answer(connection, said, _with_draft(said, None))
 
 
-def give_up_words(connection: Transaction, own: Answer) -> None:
-    """Keep a person's words about a verdict that they give up, as a draft that is not taught."""
-    if own.rationale is not None and own.draft is None:  # nothing newer was typed
-        _set_draft(connection, own, own.rationale, own.value_since)
+def without_words(own: Answer) -> Answer:
+    """Return an answer whose words are a draft, not taught, because its verdict is given up."""
+    if own.rationale is None or own.draft is not None:  # something newer was typed
+        return own
+    return _with_draft(own, own.rationale, own.value_since)
 
 
-def _set_draft(
-    connection: Transaction, own: Answer, words: str | None, answer: int = 0
-) -> None:
-    """Change a draft; what was typed before that and arrives later is joined to it."""
+def _with_draft(own: Answer, words: str | None, answer: int = 0) -> Answer:
+    """Return an answer with another draft; what was typed before it and comes later is joined."""
     revision = own.draft_revision + 1
-    change: AnswerChange = {
-        "draft": words,
-        "draft_revision": revision,
-        "draft_of": answer,
-    }
-    change_answer(connection, own.judge, own.person, own.case_id, **change)
+    return replace(own, draft=words, draft_revision=revision, draft_of=answer)
 
 
 # -- blind first: before they answer a person is told nothing of what others say -------
 
 
-def mark_seen(connection: Transaction, judge: str, person: str, case_id: str) -> None:
+def mark_seen(connection: Transaction, case: QueuedCase, person: str) -> None:
     """Note that a person was told the verdict on a case: no answer of theirs is blind any more.
 
     A case that they skipped is asked again.
     """
-    own = answer_of(connection, judge, person, case_id)
+    own = answer_of(connection, case.judge, person, case.case_id)
     if own is None:
-        add_answer(connection, judge, person, case_id, state="undone", revision=0)
+        add_answer(connection, _nothing_said(case, person))
     elif own.state in ("skipped", "unclear") and own.blind_value is None:
-        change_answer(connection, judge, person, case_id, state="undone")
+        change_answer(connection, own, replace(own, state="undone"))
 
 
 # -- the way through the cases ---------------------------------------------------------
@@ -385,7 +371,8 @@ def position(
 def overrule(
     connection: Transaction,
     judge: str,
-    feedback: Iterable[Annotation],
+    memory: Memory,
+    keys: Iterable[FeedbackKey],
     *,
     by: str,
     holder: str,
@@ -395,43 +382,83 @@ def overrule(
     Args:
         connection: The transaction.
         judge: The judge that followed them.
-        feedback: What is out of force, as the judge had it in memory.
+        memory: Its memory, which had them.
+        keys: What is out of force.
         by: Who chose.
         holder: Whose words hold instead; "" for nobody's.
     """
-    choice: AnswerChange = {"overruled_by": by, "overruled_for": holder, "taught": 0}
-    for said in feedback:
-        person = spelled(connection, said.source)
-        if change_answer(connection, judge, person, said.id, **choice):
-            continue
-        at = said.created_at or now()
-        values: AnswerChange = {
-            "state": "answered",
-            "value": said.value,
-            "rationale": said.rationale,
-            "revision": 1,
-            "value_since": 1,
-            "created_at": at,
-            "updated_at": at,
-        }
-        add_answer(connection, judge, person, said.id, **(values | choice))
+    for key in keys:
+        said, case = memory.record(key)
+        known = _answers_of(connection, judge, memory, key)
+        for own in known:
+            after = replace(own, overruled_by=by, overruled_for=holder, taught=0)
+            change_answer(connection, own, after)
+        if not known:
+            at = said.created_at or now()
+            answer = Answer(
+                judge=judge,
+                case_id=key.id,
+                content_hash=case.example.content_hash,
+                person=spelled(connection, said.source),
+                state="answered",
+                value=said.value,
+                rationale=said.rationale,
+                revision=1,
+                value_since=1,
+                overruled_by=by,
+                overruled_for=holder,
+                created_at=at,
+                updated_at=at,
+            )
+            add_answer(connection, answer)
 
 
 def withdraw(
     connection: Transaction,
     judge: str,
+    memory: Memory,
     keys: Iterable[FeedbackKey],
     *,
     words_only: bool = False,
 ) -> None:
-    """Take the answers of these keys back.
+    """Take the answers of these keys back, on the content that the memory has under them.
 
     The next teaching must not teach them again, and no word of them stays. With `words_only`
     verdicts stay answers, and so do words that were written after those that the judge had learned.
     """
-    spellings: dict[str, list[str]] = {}
-    for person in people_who_answered(connection, judge):
-        spellings.setdefault(name_key(person), []).append(person)
     for key in keys:
-        people = spellings.get(name_key(key.source), [])
-        withdraw_answers(connection, judge, key.id, people, words_only=words_only)
+        for own in _answers_of(connection, judge, memory, key):
+            after = _withdrawn(own, words_only=words_only)
+            change_answer(connection, own, after)
+
+
+def _answers_of(
+    connection: Transaction, judge: str, memory: Memory, key: FeedbackKey
+) -> list[Answer]:
+    """Return what a person said of the content that a memory has, however their name is spelled."""
+    case = memory.case(key.id)
+    if case is None:
+        return []
+    said = answers_on(connection, judge, key.id, case.example.content_hash)
+    return [own for own in said if same_person(own.person, key.source)]
+
+
+def _withdrawn(own: Answer, *, words_only: bool) -> Answer:
+    untaught = replace(own, taught=0)
+    if words_only and own.taught != own.revision:
+        return untaught
+    wordless = replace(
+        untaught, rationale=None, revision=own.revision + 1, updated_at=now()
+    )
+    if words_only and own.value is not None:
+        return wordless
+    return replace(
+        wordless,
+        state="undone",
+        value=None,
+        blind_value=None,
+        judge_value=None,
+        judge_version=None,
+        draft=None,
+        form="",
+    )

@@ -138,7 +138,7 @@ def try_question(
         judgment = aio.run(asyncio.wait_for(trial, _PATIENCE))
         if case is not None:
             with server.store.write() as connection:
-                mark_seen(connection, draft.judge, person.name, case.case_id)
+                mark_seen(connection, case, person.name)
     except (MemalignError, TimeoutError) as error:
         fault = _fault_of(error)
         detail = error_text(request, error)

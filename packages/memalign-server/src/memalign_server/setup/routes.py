@@ -68,6 +68,7 @@ class UploadResult(BaseModel):
         repeated: How many others are there already, with the same content.
         changed: How many were left out, because their ids have other content.
         names: Some of these ids.
+        apart: How many answers were given to other content under the ids of new cases.
         kept: How many answers came with the cases.
         dropped: How many answers were left out.
         batch: What was added, to be taken out again; "" for nothing.
@@ -77,6 +78,7 @@ class UploadResult(BaseModel):
     repeated: int = 0
     changed: int = 0
     names: str = Field(default="", max_length=500)
+    apart: int = 0
     kept: int = 0
     dropped: int = 0
     batch: str = ""
@@ -216,6 +218,7 @@ def take_cases(
         repeated=arrival.repeated,
         changed=len(arrival.changed),
         names=some_names(arrival.changed),
+        apart=arrival.apart,
         kept=kept,
         dropped=len(offered) - kept,
         batch=arrival.batch if arrival.new else "",

@@ -91,7 +91,8 @@
     change((all) => { all[fields.form] = { to, fields, by: WINDOW, next: Date.now() + delay }; });
   };
   const formOf = ({ to, fields }) => [...doc.querySelectorAll("form[data-kept]")].find((form) => (
-    form.getAttribute("action") === to && form.elements.case.value === fields.case));
+    form.getAttribute("action") === to && form.elements.case.value === fields.case
+    && form.elements.content.value === fields.content));
   // A verdict that waits for the server is seen to be chosen.
   const mark = (form, { value }) => {
     for (const button of form.querySelectorAll("button[name=value]")) {
@@ -168,7 +169,8 @@
     pause = setTimeout(sendDue, TYPED + 10);
   });
   // Where an answer in words is until it is saved: in its tab, from where nothing sends it.
-  const typedAnswer = (form) => `memalign-typed:${PERSON}:${window.location.pathname}:${form.elements.case.value}`;
+  const typedAnswer = ({ elements }) => (
+    `memalign-typed:${PERSON}:${window.location.pathname}:${elements.case.value}:${elements.content.value}`);
   // Whoever leaves waits for nothing: the browser sends the words after the page is gone, and they are the answer's.
   const leave = () => { if (typing?.isConnected) { keep(typing, null, 0, { go: "leave" }); sendDue(); } };
   doc.addEventListener("visibilitychange", () => { if (doc.visibilityState === "hidden") leave(); });

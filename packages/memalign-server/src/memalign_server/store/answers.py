@@ -9,13 +9,14 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any, Unpack
+from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
     Connection,
     Select,
     and_,
+    exists,
     func,
     insert,
     or_,
@@ -24,7 +25,7 @@ from sqlalchemy import (
     update,
 )
 
-from memalign.types import FeedbackKey
+from memalign.types import Feedback
 from memalign.values import Value
 from memalign_server.store.queries import (
     ANSWERED,
@@ -40,8 +41,8 @@ from memalign_server.store.queries import (
     said_of,
     said_of_case,
 )
-from memalign_server.store.rows import Answer, AnswerChange, QueuedCase, read_row
-from memalign_server.store.tables import later, now, queue, reviews
+from memalign_server.store.rows import Answer, QueuedCase, read_row
+from memalign_server.store.tables import later, queue, reviews
 
 _FEW = 20  # cases whose answers are read at once, where the first that waits is enough
 _PAIRS = 1_000  # cases of which people's agreement is computed, the latest first
@@ -54,14 +55,7 @@ _OVERRULED = SAID.overruled_by.is_not(None)
 _UNTAUGHT = and_(ANSWERED, SAID.taught != SAID.revision)
 _AGREED = and_(CASE.disputed == 0, CASE.settled.is_(None))
 _TEACHES = and_(NOT_HELD_OUT, ~_OVERRULED, or_(_AGREED, CASE.settled == SAID.person))
-_NO_WORDS: AnswerChange = {
-    "value": None,
-    "rationale": None,
-    "blind_value": None,
-    "judge_value": None,
-    "judge_version": None,
-    "draft": None,
-}
+_OF_QUEUE = exists().where(_OF_CASE, CASE.content_hash == SAID.content_hash)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,87 +88,41 @@ def _answered_cases(connection: Connection, query: Select[Any]) -> list[Answered
 
 
 def _of_person_on(judge: str, person: str, case_id: str) -> ColumnElement[bool]:
-    return and_(said_by(judge, person), SAID.case_id == case_id)
+    return and_(SAID.judge == judge, SAID.person == person, SAID.case_id == case_id)
 
 
 def answer_of(
     connection: Connection, judge: str, person: str, case_id: str
 ) -> Answer | None:
     """Return a person's answer on a case, or None."""
-    query = select(reviews).where(_of_person_on(judge, person, case_id))
+    own = and_(said_by(judge, person), SAID.case_id == case_id)
+    query = select(reviews).where(own)
     return next(iter(_answers(connection, query)), None)
 
 
-def add_answer(
-    connection: Connection,
-    judge: str,
-    person: str,
-    case_id: str,
-    **values: Unpack[AnswerChange],
-) -> None:
-    """Add a person's first answer on a case, now unless `values` say otherwise."""
-    at = now()
-    times: AnswerChange = {"created_at": at, "updated_at": at, "form": ""}
-    key = {"judge": judge, "person": person, "case_id": case_id}
-    connection.execute(insert(reviews).values({**key, **times, **values}))
+def add_answer(connection: Connection, answer: Answer) -> None:
+    """Add a person's first answer on a case."""
+    connection.execute(insert(reviews).values(vars(answer)))
 
 
-def change_answer(
-    connection: Connection,
-    judge: str,
-    person: str,
-    case_id: str,
-    **values: Unpack[AnswerChange],
-) -> bool:
-    """Change a person's answer on a case; return whether there is one."""
-    own = update(reviews).where(_of_person_on(judge, person, case_id))
-    return bool(connection.execute(own.values(**values)).rowcount)
+def change_answer(connection: Connection, before: Answer, after: Answer) -> None:
+    """Put an answer in the place of the one before; what is the same is not written again."""
+    old = vars(before)
+    changed = {name: new for name, new in vars(after).items() if new != old[name]}
+    own = _of_person_on(before.judge, before.person, before.case_id)
+    this = own & (SAID.content_hash == before.content_hash)
+    if changed:
+        connection.execute(update(reviews).where(this).values(changed))
 
 
 def mark_taught(
-    connection: Connection, judge: str, key: FeedbackKey, revision: int
+    connection: Connection, judge: str, feedback: Feedback, revision: int
 ) -> None:
-    """Note that the judge has learned a revision of an answer, unless it has changed since.
-
-    Revision 0 stands for none of it.
-    """
-    own = update(reviews).where(_of_person_on(judge, key.source, key.id))
-    if revision:
-        own = own.where(SAID.revision == revision)
-    connection.execute(own.values(taught=revision))
-
-
-def withdraw_answers(
-    connection: Connection,
-    judge: str,
-    case_id: str,
-    people: Collection[str],
-    *,
-    words_only: bool,
-) -> None:
-    """Take people's answers on a case back.
-
-    No word of them stays, and the next teaching does not teach them again.
-
-    Args:
-        connection: The transaction.
-        judge: The judge.
-        case_id: The case.
-        people: Whose answers.
-        words_only: Whether verdicts stay answers, and words that were written after those that the
-            judge had learned.
-    """
-    own = update(reviews).where(said_of(judge), SAID.case_id == case_id)
-    own = own.where(SAID.person.in_(people))
-    change = {"taught": 0, "revision": SAID.revision + 1, "updated_at": now()}
-    gone = own
-    if words_only:
-        learned = own.where(SAID.taught == SAID.revision)
-        with_verdict = learned.where(SAID.value.is_not(None))
-        connection.execute(with_verdict.values(rationale=None, **change))
-        gone = learned.where(SAID.value.is_(None))
-    connection.execute(gone.values(state="undone", form="", **change, **_NO_WORDS))
-    connection.execute(own.values(taught=0))
+    """Note that the judge has learned a revision of an answer, unless it has changed since."""
+    own = _of_person_on(judge, feedback.source, feedback.id)
+    same = SAID.content_hash == feedback.content_hash
+    this = update(reviews).where(own, same, SAID.revision == revision)
+    connection.execute(this.values(taught=revision))
 
 
 # -- several ---------------------------------------------------------------------------------------
@@ -184,13 +132,21 @@ def people_who_answered(connection: Connection, judge: str | None = None) -> lis
     """Return the names under which something was said of a judge's cases, or of any."""
     query = select(SAID.person).distinct()
     if judge is not None:
-        query = query.where(said_of(judge))
+        query = query.where(SAID.judge == judge)
     return list(connection.scalars(query))
 
 
 def all_answers(connection: Connection, judge: str) -> list[Answer]:
-    """Return everything that was said of a judge's cases, in whatever state."""
-    return _answers(connection, select(reviews).where(said_of(judge)))
+    """Return everything that was ever said of a judge's cases, in whatever state."""
+    return _answers(connection, select(reviews).where(SAID.judge == judge))
+
+
+def answers_on(
+    connection: Connection, judge: str, case_id: str, content_hash: str
+) -> list[Answer]:
+    """Return what everybody said of this content under an id, whether it is queued or not."""
+    query = select(reviews).where(SAID.judge == judge, SAID.case_id == case_id)
+    return _answers(connection, query.where(SAID.content_hash == content_hash))
 
 
 def verdicts_on(
@@ -210,8 +166,11 @@ def verdicts_on(
 
 
 def drafts_of(connection: Connection, judge: str, person: str) -> list[Answer]:
-    """Return a person's answers with something typed beside them that is not said yet."""
-    typed = SAID.draft.is_not(None)
+    """Return a person's answers with something typed beside them that is not said yet.
+
+    Their cases are in the queue.
+    """
+    typed = and_(_OF_QUEUE, SAID.draft.is_not(None))
     query = select(reviews).where(said_by(judge, person), ANSWERED, typed)
     return _answers(connection, query)
 
@@ -275,7 +234,7 @@ def _came_at(judge: str, person: str, case_id: str) -> Any:
     """Return when a person came to a case, for a condition; NULL if it waits for them."""
     other = reviews.alias()
     query = select(other.c.created_at).where(
-        other.c.judge == judge,
+        said_of(judge, other.c),
         other.c.person == person,
         other.c.case_id == case_id,
         other.c.state != "undone",
@@ -363,6 +322,17 @@ def overruled_words(connection: Connection, judge: str, person: str) -> list[Ans
     """Return a person's words that somebody's choice put out of force, the earliest first."""
     own = select(reviews).where(said_by(judge, person))
     query = own.where(ANSWERED, _EXPLAINED, _OVERRULED)
+    return _answers(connection, query.order_by(SAID.updated_at))
+
+
+def words_apart(connection: Connection, judge: str, person: str) -> list[Answer]:
+    """Return a person's words, not learned, on content that is not in the queue any more.
+
+    The earliest come first.
+    """
+    own = and_(SAID.judge == judge, SAID.person == person)
+    written = or_(_EXPLAINED, SAID.draft.is_not(None))
+    query = select(reviews).where(own, _UNTAUGHT, written, ~_OVERRULED, ~_OF_QUEUE)
     return _answers(connection, query.order_by(SAID.updated_at))
 
 

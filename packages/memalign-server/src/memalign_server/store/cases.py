@@ -161,12 +161,15 @@ class Arrival:
         new: The cases that are new to the queue.
         repeated: How many others it has with the same content, or are given twice.
         changed: The ids of the rest, which are left out: the judge has other content under them.
+        apart: How many answers are on other content under the ids of new cases. They are kept, and
+            count for that content alone.
         batch: When the new ones were added; "" as long as they are not.
     """
 
     new: Sequence[Example]
     repeated: int
     changed: Sequence[str]
+    apart: int = 0
     batch: str = ""
 
     @property
@@ -176,6 +179,7 @@ class Arrival:
             "added": len(self.new),
             "known": self.repeated,
             "changed": list(self.changed),
+            "apart": self.apart,
         }
 
 
@@ -217,7 +221,25 @@ def compare_cases(
             changed.append(example.id)
         else:
             new[content] = example
-    return Arrival(new=list(new.values()), repeated=repeated, changed=changed)
+    added = list(new.values())
+    return Arrival(
+        new=added,
+        repeated=repeated,
+        changed=changed,
+        apart=_answers_apart(connection, judge, added),
+    )
+
+
+def _answers_apart(connection: Connection, judge: str, new: Sequence[Example]) -> int:
+    """Return how many answers are on other content under the ids of these cases."""
+    apart = 0
+    for part in parts_of(new):
+        contents = {example.id: example.content_hash for example in part}
+        of_cases = and_(SAID.judge == judge, SAID.case_id.in_(contents))
+        query = select(SAID.case_id, SAID.content_hash).where(of_cases, ANSWERED)
+        for case_id, content in connection.execute(query):
+            apart += content != contents[case_id]
+    return apart
 
 
 def _known(
@@ -296,7 +318,19 @@ def add_cases(
         )
     for part in parts_of(rows):
         connection.execute(insert(queue), part)
+        _attach_answers(connection, judge, [row["case_id"] for row in part])
     return replace(arrival, batch=at)
+
+
+def _attach_answers(connection: Connection, judge: str, ids: Sequence[str]) -> None:
+    """Let answers under these ids count again if they are on the same content, and no others."""
+    same = exists().where(
+        of_judge(judge),
+        CASE.case_id == SAID.case_id,
+        CASE.content_hash == SAID.content_hash,
+    )
+    under_ids = update(reviews).where(SAID.judge == judge, SAID.case_id.in_(ids))
+    connection.execute(under_ids.values(apart=case((same, 0), else_=1)))
 
 
 def _chance() -> float:
@@ -313,7 +347,8 @@ def take_out(
 ) -> int:
     """Take cases out of a queue.
 
-    What people said of them stays, and counts again once the same case is added.
+    What people said of them stays, and counts again once the same content is added under the same
+    id.
 
     Args:
         connection: The transaction.
@@ -389,9 +424,7 @@ def ask_again(connection: Connection, judge: str) -> None:
 
     This is for a judge whose question changed.
     """
-    answered = exists().where(
-        SAID.judge == CASE.judge, SAID.case_id == CASE.case_id, ANSWERED
-    )
+    answered = exists().where(said_of_case(judge), ANSWERED)
     blank = dict.fromkeys(("judgment", "problem", "version", "verdict"))
     own = update(queue).where(of_judge(judge))
     connection.execute(own.where(or_(~answered, HELD_OUT)).values(blank))
@@ -451,7 +484,7 @@ def _given(judge: str, *, blind: bool = False) -> ColumnElement[int]:
     given = reviews.alias()  # the query around it may read `reviews` too
     counted = select(func.count()).select_from(given)
     of_case = counted.where(
-        given.c.judge == judge,
+        said_of(judge, given.c),
         given.c.case_id == CASE.case_id,
         given.c.state == "answered",
     )

@@ -30,9 +30,16 @@ def of_judge(judge: str) -> ColumnElement[bool]:
     return CASE.judge == judge
 
 
-def said_of(judge: str) -> ColumnElement[bool]:
-    """Return the condition that an answer is on a case of a judge."""
-    return SAID.judge == judge
+def said_of(judge: str, said: Any = SAID) -> ColumnElement[bool]:
+    """Return the condition that an answer is on a case of a judge as it is now.
+
+    What was said of other content under the same id is set apart.
+
+    Args:
+        judge: The judge.
+        said: The columns of the answer.
+    """
+    return and_(said.judge == judge, said.apart == 0)
 
 
 def said_by(judge: str, person: str) -> ColumnElement[bool]:

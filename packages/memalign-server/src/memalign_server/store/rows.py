@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Any, Literal, TypedDict, TypeVar
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, TypeVar
 
 from sqlalchemy import Row, Table
 
 from memalign.types import Example, Judgment
 from memalign.values import Value
+from memalign_server.store.tables import now
 
-__all__ = ["Answer", "AnswerChange", "Job", "Member", "QueuedCase", "read_row"]
+__all__ = ["Answer", "Job", "Member", "QueuedCase", "read_row"]
 
 AnswerState = Literal["answered", "skipped", "unclear", "undone"]
 JobState = Literal["queued", "running", "done", "failed"]
@@ -27,6 +28,7 @@ class QueuedCase:
         number: The order in which cases were put in.
         judge: The judge's name.
         case_id: The case's id.
+        content_hash: The hash of what it holds.
         example: What it holds.
         judgment: The newest judgment; None until it is judged.
         version: The version of the judge that gave it.
@@ -44,6 +46,7 @@ class QueuedCase:
     number: int
     judge: str
     case_id: str
+    content_hash: str
     example: Example
     judgment: Judgment | None
     version: int | None
@@ -69,6 +72,8 @@ class Answer:
     Attributes:
         judge: The judge's name.
         case_id: The case's id.
+        content_hash: What the case held. A case with other content under the same id is another
+            one, for which this answer does not count.
         person: Their name, which is the source of their feedback.
         state: Whether they answered, skipped or were not sure; `undone` without an answer by now.
         value: Their verdict now; None for words alone.
@@ -92,25 +97,26 @@ class Answer:
 
     judge: str
     case_id: str
+    content_hash: str
     person: str
-    state: AnswerState
-    value: Value | None
-    rationale: str | None
-    blind_value: Value | None
-    judge_value: Value | None
-    judge_version: int | None
-    revision: int
-    draft: str | None
-    draft_revision: int
-    draft_of: int
-    value_since: int
-    overruled_by: str | None
-    overruled_for: str | None
-    form: str
-    taught: int
-    kept_revision: int
-    created_at: str
-    updated_at: str
+    state: AnswerState = "undone"
+    value: Value | None = None
+    rationale: str | None = None
+    blind_value: Value | None = None
+    judge_value: Value | None = None
+    judge_version: int | None = None
+    revision: int = 0
+    draft: str | None = None
+    draft_revision: int = 0
+    draft_of: int = 0
+    value_since: int = 0
+    overruled_by: str | None = None
+    overruled_for: str | None = None
+    form: str = ""
+    taught: int = 0
+    kept_revision: int = 0
+    created_at: str = field(default_factory=now)
+    updated_at: str = field(default_factory=now)
 
     @property
     def words(self) -> str:
@@ -120,35 +126,12 @@ class Answer:
     @property
     def is_kept(self) -> bool:
         """Return whether its person has seen a colleague's answer and keeps this one."""
-        return self.kept_revision == self.revision
+        return 0 < self.kept_revision == self.revision
 
     @property
     def is_stale(self) -> bool:
         """Return whether this person has changed the verdict since the draft was written."""
         return self.draft is not None and self.draft_of < self.value_since
-
-
-class AnswerChange(TypedDict, total=False):
-    """What may change of an answer."""
-
-    state: AnswerState
-    value: Value | None
-    rationale: str | None
-    blind_value: Value | None
-    judge_value: Value | None
-    judge_version: int | None
-    revision: int
-    draft: str | None
-    draft_revision: int
-    draft_of: int
-    value_since: int
-    overruled_by: str | None
-    overruled_for: str | None
-    form: str
-    taught: int
-    kept_revision: int
-    created_at: str
-    updated_at: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,5 +184,5 @@ class Job:
 def read_row(kind: type[_T], table: Table, row: Row[Any]) -> _T:
     """Return a row of a table as a value; the row may hold columns of other tables beside it."""
     columns: Mapping[Any, Any] = row._mapping  # SQLAlchemy's public name for it
-    names = (field.name for field in fields(kind))  # type: ignore[arg-type]
+    names = (one.name for one in fields(kind))  # type: ignore[arg-type]
     return kind(**{name: columns[table.c[name]] for name in names})

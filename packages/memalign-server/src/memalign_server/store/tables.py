@@ -289,7 +289,11 @@ reviews = Table(
     metadata,
     judge_column(primary_key=True),
     Column("case_id", String(500), primary_key=True, info=CASE_ID),
+    Column("content_hash", String(64), primary_key=True),
     Column("person", String(200), primary_key=True, info=NAME),
+    Column(
+        "apart", Flag, nullable=False, default=False
+    ),  # 1: the queue has other content under this id, for which this does not count
     Column("state", String(16), nullable=False),  # answered, skipped, unclear
     Column("value", Json, info=TEXT),  # their verdict now; NULL for words alone
     Column("rationale", Text, info=TEXT),
@@ -346,7 +350,7 @@ Index(
 # By it the answers on one case are counted without a look at their rows.
 Index(
     "memalign_server_reviews_case",
-    *(reviews.c.judge, reviews.c.case_id, reviews.c.state, reviews.c.form),
+    *(reviews.c.judge, reviews.c.case_id, reviews.c.state, reviews.c.apart),
 )
 
 judge_settings = Table(

@@ -15,7 +15,13 @@ from memalign.types import Example, FeedbackKey, Judgment
 from memalign.values import Value
 from memalign_server.erase.service import erase
 from memalign_server.learned.service import cases_for_trial, rephrased
-from memalign_server.learned.teaching import Lesson, lessons_of, mark_taught, overruled
+from memalign_server.learned.teaching import (
+    Lesson,
+    lessons_of,
+    mark_taught,
+    mark_untaught,
+    overruled,
+)
 from memalign_server.review.disputes import refresh_disputes
 from memalign_server.review.service import overrule, withdraw
 from memalign_server.store.cases import add_cases, cases_ahead, versions_in_view
@@ -74,14 +80,14 @@ async def unalign(work: Work) -> dict[str, Any]:
         keep=tuple(given.get("keep") or ()),
         **work.options(),
     )
-    others = _of_others(result.removed, by)
-    said = list(filter(None, map(before.memory.annotation, others)))
+    memory = before.memory
+    others = _of_others(filter(memory.annotation, result.removed), by)
     own = set(result.removed).difference(others)
     words = bool(given.get("words"))
     holder = given.get("holder") or ""
     with work.store.write() as connection:
-        withdraw(connection, work.judge, own, words_only=words)
-        overrule(connection, work.judge, said, by=by or "", holder=holder)
+        withdraw(connection, work.judge, memory, own, words_only=words)
+        overrule(connection, work.judge, memory, others, by=by or "", holder=holder)
         forget_judgments(
             connection,
             work.judge,
@@ -90,7 +96,7 @@ async def unalign(work: Work) -> dict[str, Any]:
             versions=versions_in_view(connection, work.judge),
         )
     judged = await _judged_again(work, result, work.unjudged())
-    return {**judged, "overruled": len(said)}
+    return {**judged, "overruled": len(others)}
 
 
 def _of_others(keys: Iterable[FeedbackKey], by: str | None) -> list[FeedbackKey]:
@@ -120,7 +126,7 @@ async def teach(work: Work) -> dict[str, Any]:
         return {"lessons": 0, "failed": await work.judge_again(judge, version)}
     if wrong:
         await work.registry.aunalign(work.judge, *wrong, **work.options())
-        mark_taught(work.store, work.judge, dict.fromkeys(wrong, 0))
+        mark_untaught(work.store, work.judge, wrong)
     result = await _learn(work, lessons)
     taught = _taught(lessons, result)
     mark_taught(work.store, work.judge, taught)
@@ -153,23 +159,20 @@ async def _learn(work: Work, lessons: Sequence[Lesson]) -> AlignResult:
 
 
 def _check_answered(
-    result: AlignResult, taught: Mapping[FeedbackKey, int], before: Memory
+    result: AlignResult, taught: Iterable[Lesson], before: Memory
 ) -> None:
     """Check that the model answered something. Raises MemalignError."""
     waiting = dict(result.pending)
-    tried = {annotation.key for annotation in before.pending}.union(taught)
+    tried = {annotation.key for annotation in before.pending}
+    tried.update(lesson.feedback.key for lesson in taught)
     if tried and tried <= waiting.keys():
         raise MemalignError(waiting[min(tried)])
 
 
-def _taught(lessons: Sequence[Lesson], result: AlignResult) -> dict[FeedbackKey, int]:
-    """Return the revisions of the answers that the judge could take, by their keys."""
+def _taught(lessons: Sequence[Lesson], result: AlignResult) -> list[Lesson]:
+    """Return the answers that the judge could take."""
     refused = {row.line for row in result.rows if row.status == "invalid"}
-    taught = dict[FeedbackKey, int]()
-    for line, lesson in enumerate(lessons, 1):
-        if line not in refused:
-            taught[lesson.feedback.key] = lesson.revision
-    return taught
+    return [lesson for line, lesson in enumerate(lessons, 1) if line not in refused]
 
 
 async def refresh(work: Work) -> dict[str, Any]:

@@ -1,0 +1,153 @@
+"""What was said of one text never counts for another one that has its id by now, and is not lost."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import select
+
+from memalign_server.learned.teaching import lessons_of, mark_taught
+from memalign_server.store.tables import reviews
+from server_support import world
+from server_support.reviewing import (
+    CASES,
+    answer,
+    card,
+    ended,
+    expect,
+    hold_out,
+    learned,
+    post,
+    send,
+    shows,
+    wait,
+    words_of,
+)
+
+if TYPE_CHECKING:
+    from fastapi.testclient import TestClient
+
+PAGE = "/judges/tone/cases"
+LATE = CASES[0]
+OTHER = {**LATE, "outputs": "We are sorry, it comes on Thursday."}
+WORDS = "Cold."
+
+
+def replace(client: TestClient, case: dict[str, Any], *, by: str = "file") -> Any:
+    """Take a case out and put another one in under its id; what the server says of that."""
+    post(client, f"{PAGE}/take-out", case=case["id"])
+    if by == "api":
+        body = {"cases": [case]}
+        return ended(client, client.post("/api/v1/judges/tone/cases", json=body).json())
+    lines = {"file": ("again.jsonl", json.dumps(case))}
+    path = "/judges/tone/setup/cases"
+    page = client.post(path, files=lines, data={"what": "cases"})
+    wait(client)
+    return page
+
+
+@world.ON_BOTH
+def test_an_answer_counts_for_the_text_alone_of_which_it_was_said(
+    queued: TestClient,
+) -> None:
+    answer(queued, "late", value="false", rationale=WORDS)
+    page = replace(queued, OTHER)
+    shows(page.text, "1 answer was given to another text under the same id.")
+    shows(queued.get(PAGE).text, "0 of them answered.")
+    front = queued.get("/judges/tone/review", params={"case": "late"}).text
+    shows(front, 'name="revision" value="0"')
+    assert WORDS not in front
+    post(queued, "/judges/tone/teach")
+    wait(queued)
+    assert learned(queued) == {}
+    shows(words_of(queued.get("/judges/tone/learned").text), f"“{WORDS}”", "taken out")
+    answer(queued, "late", value="true", rationale="Warm.")
+    said = select(reviews.c.value, reviews.c.rationale).order_by(reviews.c.created_at)
+    rows = [tuple(row) for row in world.stored(queued, said)]
+    assert rows == [(False, WORDS), (True, "Warm.")], "both are kept"
+    replace(queued, LATE)
+    shows(queued.get(PAGE).text, "1 of them answered.")
+    post(queued, "/judges/tone/teach")
+    wait(queued)
+    (lesson,) = world.server_of(queued).judges.latest("tone").judge.memory.annotations()
+    assert lesson.rationale == WORDS
+
+
+def test_a_program_is_told_of_answers_to_another_text(queued: TestClient) -> None:
+    answer(queued, "late", value="false", rationale=WORDS)
+    answer(queued, "twice", value="false")
+    assert replace(queued, OTHER, by="api")["result"]["apart"] == 1
+    assert replace(queued, LATE, by="api")["result"]["apart"] == 0
+
+
+def test_a_blind_answer_measures_the_text_alone_of_which_it_was_given(
+    queued: TestClient,
+) -> None:
+    hold_out(queued, "late")
+    answer(queued, "late", value="false")
+    figures = "/judges/tone/trust/figures.json"
+    assert queued.get(figures).json()["held_out_cases"]["now"]["cases"] == 1
+    replace(queued, OTHER)
+    hold_out(queued, "late")
+    assert queued.get(figures).json()["held_out_cases"]["now"]["cases"] == 0
+
+
+def test_a_form_that_shows_another_text_saves_nothing(queued: TestClient) -> None:
+    shown = card(queued.get("/judges/tone/review", params={"case": "late"}))
+    answer(queued, "twice", value="false", rationale="Rude.")
+    turned = card(queued.get("/judges/tone/review", params={"case": "twice"}))
+    for row in (OTHER, {**CASES[1], "outputs": "No."}):
+        replace(queued, row)
+    answer(queued, "twice", value="true")
+    expect(send(queued, shown, value="false"), 410)
+    words = post(queued, "/judges/tone/review/words", **turned, words="Very rude.")
+    expect(words, 410)
+    assert "late" not in [row.case_id for row in world.stored(queued, select(reviews))]
+    query = select(reviews.c.draft).where(reviews.c.draft.is_not(None))
+    assert world.stored(queued, query) == []
+
+
+def test_feedback_of_a_program_cannot_give_a_queued_id_another_text(
+    queued: TestClient,
+) -> None:
+    row = {"id": "late", "value": False, "rationale": WORDS, "source": "ana"}
+    path = "/api/v1/judges/tone/align"
+    refused = queued.post(path, json={"feedback": [{**row, "outputs": "Soon."}]})
+    assert (refused.status_code, refused.json()["changed"]) == (409, ["late"])
+    hold_out(queued)
+    for same in (row, {**row, "source": "ben", "outputs": LATE["outputs"]}):
+        job = queued.post(path, json={"feedback": [same]}).json()
+        assert ended(queued, job)["state"] == "done"
+    assert {*learned(queued)} == {"late@ana", "late@ben"}
+
+
+def test_an_answer_given_while_another_text_is_taught_is_not_taken_for_taught(
+    queued: TestClient,
+) -> None:
+    hold_out(queued)
+    answer(queued, "late", value="false", rationale=WORDS)
+    store = world.server_of(queued).store
+    with store.read() as connection:
+        lessons = lessons_of(connection, "tone")
+    replace(queued, OTHER)
+    hold_out(queued)
+    answer(queued, "late", value="true", rationale="Warm.")
+    mark_taught(store, "tone", lessons)
+    with store.read() as connection:
+        (waiting,) = lessons_of(connection, "tone")
+    assert waiting.feedback.rationale == "Warm."
+
+
+def test_words_typed_on_a_case_that_was_taken_out_stop_no_teaching(
+    queued: TestClient,
+) -> None:
+    hold_out(queued)
+    shown = card(answer(queued, "late", value="false").text)
+    post(queued, "/judges/tone/review/words", **shown, words=WORDS)
+    answer(queued, "twice", value="false", rationale="Rude.")
+    post(queued, f"{PAGE}/take-out", case="late")
+    expect(post(queued, "/judges/tone/teach"), 303)
+    wait(queued)
+    assert [*learned(queued)] == ["twice@local"]
+    shows(words_of(queued.get("/judges/tone/learned").text), f"“{WORDS}”", "taken out")
