@@ -26,7 +26,7 @@ from memalign.errors import MemalignError
 from memalign.evaluation.feedback_review import review_feedback
 from memalign.io import read_feedback
 from memalign.io.review import write_review
-from memalign.judge.answer import quotation
+from memalign.judge.answer import compared_texts, quotation
 from memalign.judge.code_tests import Reading, holds, shape
 from memalign.judge.spec import named_parts
 from memalign.keys import FeedbackKey, select_keys
@@ -78,7 +78,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "a part": lambda text: refused(named_parts, f"{{{{ inputs.{text} }}}}"),
     "a guideline": lambda text: (guideline_fault(text), tidy(text), word_form(text)),
     "a copied guideline": lambda text: guideline_fault(RULE, JudgedTexts([("outputs", text)])),
-    "evidence": lambda text: quotation("Never so.", [text]),
+    "evidence": lambda text: quotation("Never so.", compared_texts([text])),
     "tests": lambda text: [holds(a_test(kind), Reading({"outputs": text})) for kind in ("word", "shape", "length", "number")],
     "normal forms": lambda text: (literal_form(text), shape(text)),
     "a search": lambda text: Finder("needle").within(text),

@@ -19,7 +19,7 @@ from typing import Any, Generic, Literal, NoReturn, Self
 import msgspec
 
 from memalign.content.json_values import Fault, opened, plain
-from memalign.content.normal import whole_text
+from memalign.content.normal import whole_text, word_form
 from memalign.content.walk import rebuilt
 from memalign.errors import InputError
 from memalign.keys import FeedbackKey
@@ -382,6 +382,11 @@ class Guideline(PlainStruct, frozen=True, kw_only=True, dict=True):
     def exposure(self) -> frozenset[FeedbackKey]:
         """The keys of `exposed_to`, to look one up."""
         return frozenset(self.exposed_to)
+
+    @cached_property
+    def words(self) -> str:
+        """The words of the text: two guidelines that differ in nothing else say the same."""
+        return word_form(self.text)
 
     @property
     def number(self) -> int:

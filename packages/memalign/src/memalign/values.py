@@ -56,6 +56,9 @@ _WORDS = {
 }
 _TRUTHS = {word: truth for truth, words in _WORDS.items() for word in words.split()}
 
+_DECORATION = re.compile(r"^[\s\"'`*“”‘’]+|[\s\"'`*“”‘’.!。]+$")  # noqa: RUF001  # all are meant
+"""Marks around a verdict: quotation marks, emphasis, and the end of a sentence."""
+
 _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(?:,\d{3})+")
 _DECIMAL_COMMA = re.compile(r"[+-]?(?:\d{1,3}(?:\.\d{3})+|\d{1,300}),\d{1,300}")
 _SWAPPED = str.maketrans(",", ".", ".")
@@ -337,6 +340,23 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
                 f"value {_shorten(raw)} is not allowed; use {self.allowed}"
             )
         return value
+
+    def meant(self, raw: object) -> Value:
+        """Read the value that a model means, which may write `Yes.` or `**4**` for it.
+
+        Args:
+            raw: What the model wrote.
+
+        Raises:
+            InvalidValue: It is no value of this type, also without the marks around it.
+        """
+        try:
+            return self.parse(raw)
+        except InvalidValue:
+            bare = _DECORATION.sub("", raw) if isinstance(raw, str) else ""
+            if bare in ("", raw):
+                raise
+            return self.parse(bare)
 
     def _parse_bool(self, raw: object) -> bool | None:
         if isinstance(raw, bool):

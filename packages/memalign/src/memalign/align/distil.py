@@ -121,7 +121,7 @@ def _mergeable(memory: Memory) -> list[Guideline]:
 
 def _outgrown(memory: Memory) -> int:
     """Return how often the guidelines outgrew a limit: first their budget, then a quarter more."""
-    tokens = sum(map(guideline_tokens, memory.semantic))
+    tokens = guideline_tokens(*memory.semantic)
     limit = float(GUIDELINE_TOKENS)
     count = 0
     while tokens > limit:
@@ -158,11 +158,11 @@ def _concerning(
     memory: Memory, keys: Sequence[FeedbackKey], room: int
 ) -> tuple[Guideline, ...]:
     """Return all guidelines in force or, if that is too much, those most like the feedback."""
-    fitting, left = fit_guidelines(memory.semantic, room)
-    if left:
+    fitted = fit_guidelines(memory.semantic, room)
+    if fitted.left_out:
         nearest = word_likeness(memory, keys)
-        fitting, _ = fit_guidelines(memory.semantic, room, nearest=nearest)
-    return fitting
+        fitted = fit_guidelines(memory.semantic, room, nearest=nearest)
+    return fitted.shown
 
 
 # -- one call --------------------------------------------------------------------------------------
@@ -290,7 +290,7 @@ class DistilCall:
     def _fits(self, records: Sequence[DistilRecord]) -> bool:
         """Return whether an answer still fits into the context of a prompt with these records."""
         request = self._request(records)
-        prompt = estimate_tokens(request.system) + estimate_tokens(request.user)
+        prompt = estimate_tokens(request.system, request.user)
         used = prompt + request.max_tokens + MARGIN
         return used <= self.model.limits.context_tokens
 

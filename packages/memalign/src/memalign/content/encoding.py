@@ -11,9 +11,13 @@ BYTES_PER_TOKEN = 3.0
 """Low on purpose: English is nearer four, and a prompt that is too long is an error."""
 
 
-def estimate_tokens(text: str) -> int:
-    """Estimate the tokens of a text, rather too many than too few; no tokenizer is loaded."""
-    return int(len(text.encode("utf-8", "surrogatepass")) / BYTES_PER_TOKEN) + 1
+def estimate_tokens(*texts: str) -> int:
+    """Estimate the tokens of texts, rather too many than too few; no tokenizer is loaded."""
+    tokens = 0
+    for text in texts:
+        size = len(text.encode("utf-8", "surrogatepass"))
+        tokens += int(size / BYTES_PER_TOKEN) + 1
+    return tokens
 
 
 # A chat template's control tokens (<|im_start|>, [INST], <start_of_turn>) are recognised in plain

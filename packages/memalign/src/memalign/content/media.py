@@ -60,9 +60,15 @@ def _medium_in(value: object, name: str) -> tuple[str, _Medium] | None:
         if id(part) in walked:
             continue
         walked[id(part)] = part
-        found = _medium(part)
+        found = None
+        if isinstance(part, str):
+            found = _in_text(part)
+        elif isinstance(part, Mapping):
+            found = _in_object(part)
         if found is not None:
             return place, found
+        if isinstance(part, str):
+            continue
         below: list[tuple[str, object]] = []
         for step, inner in members(part):
             written = f"{place}[{step}]"
@@ -70,14 +76,6 @@ def _medium_in(value: object, name: str) -> tuple[str, _Medium] | None:
                 written = f"{place}.{str(step)[:40]}"
             below.append((written[:_LONGEST_PLACE], inner))
         waiting.extend(reversed(below))
-    return None
-
-
-def _medium(part: object) -> _Medium | None:
-    if isinstance(part, str):
-        return _in_text(part)
-    if isinstance(part, Mapping):
-        return _in_object(part)
     return None
 
 

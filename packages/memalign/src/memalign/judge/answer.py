@@ -8,15 +8,15 @@ from typing import Any
 
 from memalign.content.normal import quote_form
 from memalign.errors import InvalidOutput, InvalidValue
-from memalign.judge.code_tests import places
+from memalign.judge.code_tests import has_word
 from memalign.judge.prompt import Prompt
 from memalign.judge.task import Task
 from memalign.memory import Memory
-from memalign.models.answers import meant_value
 from memalign.models.base import ChatModel, ChatReply
 from memalign.types import Finding, Judgment
+from memalign.values import Value
 
-__all__ = ["quotation", "read_answer"]
+__all__ = ["compared_texts", "quotation", "read_answer"]
 
 
 def read_answer(
@@ -37,16 +37,16 @@ def read_answer(
         InvalidOutput: The value is outside the judge's value type.
     """
     try:
-        value = meant_value(task.value_type, reply.data.get("value"))
+        value = task.value_type.meant(reply.data.get("value"))
     except InvalidValue as error:
         allowed = f"allowed: {task.value_type.allowed}"
         fault = f"{model.name} answered outside the value type; {allowed}"
         raise InvalidOutput(fault, usage=reply.usage) from error
     notes: list[str] = []
     findings: tuple[Finding, ...] = ()
-    guideline_ids = prompt.guideline_ids
+    guideline_ids = tuple(prompt.taught_by)
     if "findings" in prompt.request.schema["properties"]:
-        findings = _findings(task, memory, prompt, reply.data.get("findings"), notes)
+        findings = _findings(task, prompt, reply.data.get("findings"), notes)
     if (
         model.limits.writes
     ):  # of one that names no findings, all that it read may have counted
@@ -80,7 +80,7 @@ def _words(reason: object) -> str | None:
 
 
 def _findings(
-    task: Task, memory: Memory, prompt: Prompt, answer: object, notes: list[str]
+    task: Task, prompt: Prompt, answer: object, notes: list[str]
 ) -> tuple[Finding, ...]:
     """Read the findings; one of a guideline that was not in the prompt is dropped, with a note."""
     if not isinstance(answer, list):
@@ -89,59 +89,71 @@ def _findings(
                 "the model's findings were ignored because they are not a list"
             )
         return ()
+    shown = compared_texts(prompt.item_texts)
     findings: dict[str, Finding] = {}
     for entry in answer:
         name = entry.get("guideline") if isinstance(entry, dict) else None
-        if name not in prompt.guideline_ids:
+        if not isinstance(name, str) or name not in prompt.taught_by:
             notes.append(
                 "a finding was ignored because it names a guideline that was not shown"
             )
         elif name not in findings:
-            findings[name] = _finding(task, memory, prompt, entry, notes)
+            quoted = _evidence(entry, shown, notes)
+            findings[name] = Finding(
+                guideline=name,
+                evidence=quoted,
+                value=_value(task, entry),
+                taught_by=prompt.taught_by[name],
+            )
     return tuple(findings.values())
 
 
-def _finding(
-    task: Task, memory: Memory, prompt: Prompt, entry: dict[str, Any], notes: list[str]
-) -> Finding:
-    """Read one finding; evidence that the item does not have is dropped, with a note."""
-    name = entry["guideline"]
+def _evidence(entry: dict[str, Any], shown: str, notes: list[str]) -> str | None:
+    """Return the words that a finding quotes; what the item does not have is noted."""
     evidence = entry.get("evidence")
-    quoted = quotation(evidence, prompt.item_texts)
+    quoted = quotation(evidence, shown)
     if quoted is None and isinstance(evidence, str) and evidence.strip():
         reason = "the item does not contain these words"
-        notes.append(f"the evidence for {name} was ignored because {reason}")
+        notes.append(
+            f"the evidence for {entry['guideline']} was ignored because {reason}"
+        )
+    return quoted
+
+
+def _value(task: Task, entry: dict[str, Any]) -> Value | None:
     try:
-        value = meant_value(task.value_type, entry.get("value"))
+        return task.value_type.meant(entry.get("value"))
     except InvalidValue:
-        value = None
-    taught_by = memory.sources_of(memory.guideline(name))
-    return Finding(guideline=name, evidence=quoted, value=value, taught_by=taught_by)
+        return None
 
 
 _OUTER = " \"'`‘’“”„«»…"  # noqa: RUF001  # the marks are what is searched for
 
 
-def quotation(evidence: object, texts: Iterable[str]) -> str | None:
+def compared_texts(texts: Iterable[str]) -> str:
+    """Return the encoded texts of an item as quotations are compared, each on a line of its own.
+
+    That is the normal form of tests, with all quotation marks as the same one and JSON's escapes as
+    what they mean. No quotation in this form has the end of a line, so none joins two texts.
+    """
+    return "\n".join(map(quote_form, texts))
+
+
+def quotation(evidence: object, shown: str) -> str | None:
     """Return the words that a model quotes, or None if no text has them.
 
-    Compared is the normal form of tests, with all quotation marks as the same one and JSON's
-    escapes as what they mean, on both sides: the texts are JSON, and a model may escape a second
-    time. A piece of a word is no quotation, for "not safe" is not in "not safety", and neither are
-    marks alone.
+    A model may escape a second time what is JSON already. A piece of a word is no quotation, for
+    "not safe" is not in "not safety", and neither are marks alone.
 
     Args:
         evidence: What the model wrote as its evidence.
-        texts: The encoded texts that it was shown.
+        shown: The texts that it was shown, as `compared_texts` has them.
     """
     if not isinstance(evidence, str):
         return None
-    plain = [quote_form(text) for text in texts]
     words = " ".join(evidence.split())
     for quoted in (words, words.strip(_OUTER)):
         wanted = quote_form(quoted)
-        if any(map(str.isalnum, wanted)):
-            for text in plain:
-                if next(places(text, wanted), None) is not None:
-                    return quoted
+        if any(map(str.isalnum, wanted)) and has_word(shown, wanted):
+            return quoted
     return None

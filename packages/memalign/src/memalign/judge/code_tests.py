@@ -164,18 +164,17 @@ def found_words(test: CodeTest, reading: Reading) -> str | None:
 def facts(memory: Memory, reading: Reading) -> tuple[Finding, ...]:
     """Return what the tests of the guidelines in force find of an item, each test once."""
     findings: dict[str, Finding] = {}
-    for guideline in memory.semantic:
-        for test in guideline.tests:
-            said = sentence(test)
-            answer = holds(test, reading)
-            if answer is None or said in findings:
-                continue
-            findings[said] = Finding(
-                guideline=guideline.id,
-                test=said,
-                holds=answer,
-                taught_by=memory.sources_of(guideline),
-            )
+    for guideline, test in memory.tests:
+        said = sentence(test)
+        answer = holds(test, reading)
+        if answer is None or said in findings:
+            continue
+        findings[said] = Finding(
+            guideline=guideline.id,
+            test=said,
+            holds=answer,
+            taught_by=memory.sources_of(guideline),
+        )
     return tuple(findings.values())
 
 

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, cast
+from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from memalign.content import sides_of
 from memalign.errors import ConfigurationError, ModelRejected
 from memalign.judge.code_tests import facts
-from memalign.judge.prompt import budget_of, too_long, whole_item
+from memalign.judge.prompt import budget_of, guideline_room, too_long
 from memalign.judge.task import Item, Task
 from memalign.memory import Memory
 from memalign.models.base import Decision, DecisionModel, Question
 from memalign.models.calls import Calls
-from memalign.models.judge_models import open_judging_model
-from memalign.prompts.fitting import fit_guidelines
+from memalign.prompts.fitting import fit_fields, fit_guidelines
 from memalign.prompts.rendering import (
     render_guideline_question,
+    render_item,
     render_verdict_question,
 )
-from memalign.types import Finding, Guideline, Judgment, Usage
+from memalign.types import Finding, Guideline, Judgment
 from memalign.values import Value, ValueType, value_text
 
 __all__ = ["decided", "decision_request"]
@@ -31,26 +33,27 @@ NAMED = 3
 """Guidelines that a reason in words names, the likeliest broken first."""
 
 
-async def decided(task: Task, memory: Memory, item: Item, calls: Calls) -> Judgment:
+async def decided(
+    task: Task, memory: Memory, item: Item, model: DecisionModel, calls: Calls
+) -> Judgment:
     """Return the judgment of a judge whose model is a decision model.
 
     Args:
         task: What the judge asks.
         memory: What it was taught.
         item: What is to be judged.
+        model: Who is asked.
         calls: Within whose limits the model is asked.
 
     Raises:
         ConfigurationError: The judge's values cannot be listed.
         ModelError: The verdict has no answer.
     """
-    model = cast("DecisionModel", open_judging_model(task))
     if not task.value_type.labels:
         kinds = "true or false, categories and whole numbers; other values need a chat model"
         raise ConfigurationError(
             f"{model.name} is a decision model and answers {kinds}"
         )
-    await calls.ready(model)
     started = time.perf_counter()
     request = decision_request(task, memory, item, model)
     timeout = task.parameters.get("timeout")
@@ -69,7 +72,7 @@ async def decided(task: Task, memory: Memory, item: Item, calls: Calls) -> Judgm
         if (finding.probability or 0.0) >= BROKEN
     ]
     refused = [f"no answer on {name}: {why}" for name, why in decision.refused.items()]
-    spent = Usage(seconds={"model": time.perf_counter() - started})
+    seconds = decision.usage.seconds | {"model": time.perf_counter() - started}
     return Judgment(
         id=item.example.id,
         value=value,
@@ -80,7 +83,7 @@ async def decided(task: Task, memory: Memory, item: Item, calls: Calls) -> Judgm
         memory_hash=memory.hash,
         model=model.name,
         answered_by=decision.answered_by,
-        usage=decision.usage + spent,
+        usage=replace(decision.usage, seconds=seconds),
         notes=(*refused, *too_long(request.omitted)),
     )
 
@@ -105,16 +108,16 @@ def decision_request(
     task: Task, memory: Memory, item: Item, model: DecisionModel
 ) -> DecisionRequest:
     """Return what a decision model is asked about an item."""
-    room = budget_of(task, memory, model.limits).guidelines
-    guidelines, omitted = fit_guidelines(memory.semantic, room)
-    questions = [_verdict_question(task, guidelines)]
+    fitted = fit_guidelines(memory.semantic, guideline_room(model.limits))
+    questions = [_verdict_question(task, fitted.shown)]
     # Of a pair, "does it go against this guideline?" has no answer.
     if not sides_of(item.example.content, task.value_type.choices):
-        for guideline in guidelines:
+        for guideline in fitted.shown:
             text = render_guideline_question(guideline)
             questions.append(Question(key=guideline.id, text=text))
-    shown = whole_item(task, memory, item, model.limits)
-    return DecisionRequest(shown, questions, guidelines, omitted)
+    room = budget_of(task, model.limits, fitted.tokens).item
+    shown = render_item(fit_fields(item.seen, room).fields)
+    return DecisionRequest(shown, questions, fitted.shown, fitted.left_out)
 
 
 def _verdict_question(task: Task, guidelines: Sequence[Guideline]) -> Question:

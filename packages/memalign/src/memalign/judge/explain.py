@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
@@ -11,9 +11,9 @@ from memalign.judge.decision import decision_request
 from memalign.judge.prompt import prompt_of
 from memalign.judge.task import Item, Task
 from memalign.memory import Memory
-from memalign.models.base import DecisionModel
+from memalign.models.base import ChatModel
 from memalign.models.calls import Calls
-from memalign.models.judge_models import decides_alone, open_judging_model, open_model
+from memalign.models.judge_models import open_judging_model
 from memalign.types import Example, Judgment
 
 __all__ = ["explain", "prompt_for"]
@@ -70,12 +70,12 @@ async def _asked(
     task: Task, memory: Memory, item: Item
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Return what a judge's model is asked about an item, and the ids of the cases in it."""
-    if decides_alone(task):
-        model = cast("DecisionModel", open_judging_model(task))
+    model = open_judging_model(task)
+    if not isinstance(model, ChatModel):
         request = decision_request(task, memory, item, model)
         questions = msgspec.to_builtins(request.questions)
         return {"item": request.item, "questions": questions}, ()
-    prompt = await prompt_of(task, memory, item, open_model(task), Calls())
+    prompt = await prompt_of(task, memory, item, model, Calls())
     messages = {
         "system": prompt.request.system,
         "user": prompt.request.user,

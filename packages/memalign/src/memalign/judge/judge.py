@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic
@@ -14,7 +14,6 @@ import msgspec
 from typing_extensions import TypeForm
 
 from memalign import aio
-from memalign.cache import cached
 from memalign.errors import InputError
 from memalign.io import (
     Examples,
@@ -141,7 +140,7 @@ class Judge(Generic[ValueT_co]):
             "id": id,
         }
         return await decide(
-            task_of(self), self.memory, _example_of(example, content), Calls()
+            self._task, self.memory, _example_of(example, content), Calls()
         )
 
     __call__ = aio.blocking(ajudge)
@@ -164,9 +163,7 @@ class Judge(Generic[ValueT_co]):
             InputError: A field that the instructions name is missing.
             ConfigurationError: There is no model.
         """
-        return await prompt_for(
-            task_of(self), self.memory, _example_of(example, fields)
-        )
+        return await prompt_for(self._task, self.memory, _example_of(example, fields))
 
     prompt = aio.blocking(aprompt)
 
@@ -301,7 +298,7 @@ class Judge(Generic[ValueT_co]):
         if columns is not None and not isinstance(source, Examples):
             source = RowSource.of(source, name="examples", columns=columns)
         judgments = await judge_examples(
-            task_of(self),
+            self._task,
             self.memory,
             source,
             columns=self.columns,
@@ -344,7 +341,7 @@ class Judge(Generic[ValueT_co]):
             ConfigurationError: As for `ajudge_many`.
         """
         return await predict_batch(
-            task_of(self),
+            self._task,
             self.memory,
             frame,
             columns=self.columns,
@@ -374,7 +371,7 @@ class Judge(Generic[ValueT_co]):
         Args:
             example: The case, or any item.
         """
-        hidden = {same.id for same in same_cases(task_of(self), self.memory, example)}
+        hidden = {same.id for same in same_cases(self._task, self.memory, example)}
         if not hidden:
             return self
         cases = tuple(case for case in self.memory.cases if case.id not in hidden)
@@ -385,22 +382,34 @@ class Judge(Generic[ValueT_co]):
     @property
     def value_type(self) -> ValueType:
         """The value type in its parsed form."""
-        return task_of(self).value_type
+        return self._task.value_type
 
     @property
     def fields(self) -> tuple[str, ...]:
         """The fields of an item that the instructions name; others are not shown to the model."""
-        return task_of(self).fields
+        return self._task.fields
 
     @property
     def model_name(self) -> str | None:
         """The model's name, or None while it is left to the environment."""
-        return task_of(self).model_name
+        return self._task.model_name
 
     @property
     def fingerprint(self) -> str:
         """16 hex digits over all that can change a verdict, the memory included."""
-        return task_of(self).fingerprint(self.memory)
+        return self._task.fingerprint(self.memory)
+
+    @cached_property
+    def _task(self) -> Task:
+        return Task(
+            name=self.name,
+            instructions=self.instructions,
+            value_type=ValueType.of(self.feedback_value_type),
+            model=self.model,
+            embedding_model=self.embedding_model,
+            retrieval_k=self.retrieval_k,
+            parameters=self.parameters,
+        )
 
     def __post_init__(self) -> None:
         value_type = ValueType.of(self.feedback_value_type)
@@ -444,19 +453,7 @@ class Judge(Generic[ValueT_co]):
 
 def task_of(judge: Judge) -> Task:
     """Return what a judge asks, derived once from its settings."""
-
-    def make() -> Task:
-        return Task(
-            name=judge.name,
-            instructions=judge.instructions,
-            value_type=ValueType.of(judge.feedback_value_type),
-            model=judge.model,
-            embedding_model=judge.embedding_model,
-            retrieval_k=judge.retrieval_k,
-            parameters=judge.parameters,
-        )
-
-    return cached(judge, "task", make)
+    return judge._task
 
 
 def signature_of(judge: Judge) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -20,24 +20,19 @@ from memalign.memory.retrieval import embedding_text, similar_cases
 from memalign.models.base import ChatModel, ChatRequest, Limits
 from memalign.models.calls import Calls
 from memalign.models.resolve import resolve_embedding
-from memalign.prompts.fitting import (
-    fit_example,
-    fit_fields,
-    fit_guidelines,
-    guideline_tokens,
-)
+from memalign.prompts.fitting import fit_example, fit_fields, fit_guidelines
 from memalign.prompts.rendering import RenderedExample, render_item, render_judge_system
-from memalign.types import Example, Finding
+from memalign.types import Example, FeedbackKey, Finding
 from memalign.values import ValueType
 
 __all__ = [
     "Prompt",
     "budget_of",
+    "guideline_room",
     "prompt_of",
     "retrieve",
     "shown_case",
     "too_long",
-    "whole_item",
 ]
 
 _TASK_TOKENS = 500
@@ -55,7 +50,7 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         request: What the model is asked.
-        guideline_ids: The guidelines in the prompt.
+        taught_by: The guidelines in the prompt, each with the feedback behind it.
         example_ids: The similar cases in it, the most useful last.
         facts: What tests of guidelines found in the item.
         notes: What was cut or left out.
@@ -63,7 +58,7 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     request: ChatRequest
-    guideline_ids: tuple[str, ...]
+    taught_by: Mapping[str, tuple[FeedbackKey, ...]]
     example_ids: tuple[str, ...] = ()
     facts: tuple[Finding, ...] = ()
     notes: tuple[str, ...] = ()
@@ -82,27 +77,33 @@ async def prompt_of(
         model: Who is asked.
         calls: Within whose limits the item is embedded.
     """
+    # The system message is the same for every item, so that providers serve it from cache.
+    stable, guidelines = _stable(task, memory, model.limits)
     # What tests find is said before the item as a fact, and takes its tokens from the item's.
-    found = facts(memory, item.reading)
+    found = facts(memory, item.reading) if memory.tests else ()
     kept = kept_rules(memory, task.value_type, found) if found else set()
     told = [finding for finding in found if finding.test not in kept]
     said = [f"{finding.test}: {'yes' if finding.holds else 'no'}" for finding in told]
-    budget = budget_of(
-        task, memory, model.limits, beside=sum(map(estimate_tokens, said))
-    )
-    # The system message is the same for every item, so that providers serve it from cache.
-    stable = _stable(task, memory, model.limits, budget)
+    budget = budget_of(task, model.limits, guidelines, said)
     # Similar cases, the most useful one next to the item, where models weigh an example most
     # (arXiv 2104.08786).
     similar, notes = await retrieve(task, memory, item.example, model.limits, calls)
     examples, example_notes = _fitted_cases(task, memory, item.example, similar, budget)
     # The item comes last, each of its parts cut to an equal share of what is left.
     fitted = fit_fields(item.seen, budget.item)
-    tree = span_tree(item.seen.get("trace"))
-    user = render_item(fitted.fields, [rendered for _, rendered in examples], said)
+    tree = span_tree(item.seen["trace"]) if "trace" in item.seen else None
+    request = replace(
+        stable.request,
+        user=render_item(fitted.fields, [rendered for _, rendered in examples], said),
+        about=item.example.id,
+        max_tokens=_answer_tokens(task),
+        temperature=task.parameters.get("temperature", 0.0),
+        seed=task.parameters.get("seed"),
+        timeout=task.parameters.get("timeout"),
+    )
     return replace(
         stable,
-        request=replace(stable.request, user=user, about=item.example.id),
+        request=request,
         example_ids=tuple(name for name, _ in examples),
         facts=found,
         notes=(
@@ -116,27 +117,21 @@ async def prompt_of(
     )
 
 
-def whole_item(task: Task, memory: Memory, item: Item, limits: Limits) -> str:
-    """Return an item alone as prompts show it."""
-    return render_item(
-        fit_fields(item.seen, budget_of(task, memory, limits).item).fields
-    )
+def _stable(task: Task, memory: Memory, limits: Limits) -> tuple[Prompt, int]:
+    """Return the prompt without an item, and the tokens of the guidelines in it."""
+    room = guideline_room(limits)
 
-
-def _stable(task: Task, memory: Memory, limits: Limits, budget: Budget) -> Prompt:
-    """Return the prompt without an item: its system message, its schema, and its notes."""
-
-    def make() -> Prompt:
-        guidelines, omitted = fit_guidelines(memory.semantic, budget.guidelines)
+    def make() -> tuple[Prompt, int]:
+        fitted = fit_guidelines(memory.semantic, room)
         system = render_judge_system(
             instructions=task.instructions,
             fields=task.parts,
             value_type=task.value_type,
-            guidelines=guidelines,
+            guidelines=fitted.shown,
             writes=limits.writes,
         )
-        ids = tuple(guideline.id for guideline in guidelines)
-        schema = _answer_schema(task.value_type, ids, writes=limits.writes)
+        taught_by = {each.id: memory.sources_of(each) for each in fitted.shown}
+        schema = _answer_schema(task.value_type, [*taught_by], writes=limits.writes)
         optional = tuple(name for name in schema["properties"] if name != "value")
         request = ChatRequest(
             system=system,
@@ -145,24 +140,12 @@ def _stable(task: Task, memory: Memory, limits: Limits, budget: Budget) -> Promp
             schema_name="judgment",
             optional=optional,
         )
-        return Prompt(request=request, guideline_ids=ids, notes=too_long(omitted))
+        notes = too_long(fitted.left_out)
+        stable = Prompt(request=request, taught_by=taught_by, notes=notes)
+        return stable, fitted.tokens
 
-    key = (
-        "prompt",
-        task.instructions,
-        task.value_type,
-        limits.writes,
-        budget.guidelines,
-    )
-    stable = cached(memory, key, make)
-    request = replace(
-        stable.request,
-        max_tokens=_answer_tokens(task),
-        temperature=task.parameters.get("temperature", 0.0),
-        seed=task.parameters.get("seed"),
-        timeout=task.parameters.get("timeout"),
-    )
-    return replace(stable, request=request)
+    key = ("prompt", task.instructions, task.value_type, limits.writes, room)
+    return cached(memory, key, make)
 
 
 def too_long(omitted: Sequence[str]) -> tuple[str, ...]:
@@ -212,52 +195,42 @@ def _object(properties: dict[str, Any]) -> dict[str, Any]:
 
 
 class Budget(NamedTuple):
-    """Tokens that each part of a judge's prompt may take.
+    """Tokens that each part of a judge's user message may take.
 
     Attributes:
-        guidelines: All guidelines.
         example: One similar case.
         examples: All similar cases.
         item: The item.
     """
 
-    guidelines: int
     example: int
     examples: int
     item: int
 
 
-def budget_of(task: Task, memory: Memory, limits: Limits, *, beside: int = 0) -> Budget:
+def guideline_room(limits: Limits) -> int:
+    """Return the tokens that the guidelines of a prompt may take; pinned ones always stay."""
+    return min(limits.context_tokens // 8, _MOST_GUIDELINE_TOKENS)
+
+
+def budget_of(
+    task: Task, limits: Limits, guidelines: int, said: Sequence[str] = ()
+) -> Budget:
     """Divide what the context leaves: half for the item, a third for examples.
 
     Args:
         task: Its instructions and the answer take their room first.
-        memory: Its guidelines come next.
         limits: The model's.
-        beside: Tokens of what else is said about the item.
+        guidelines: Their tokens.
+        said: What else is said about the item.
     """
-    most = min(limits.context_tokens // 8, _MOST_GUIDELINE_TOKENS)
-    everything, pinned = _guideline_sizes(memory)
-    guidelines = max(min(everything, most), pinned)
-    system = estimate_tokens(task.instructions) + _TASK_TOKENS + guidelines
-    free = max(limits.context_tokens - system - _answer_tokens(task) - beside, 256)
+    taken = estimate_tokens(task.instructions, *said) + _TASK_TOKENS + guidelines
+    free = max(limits.context_tokens - taken - _answer_tokens(task), 256)
     return Budget(
-        guidelines=most,
         example=min(1500, free // 6),
         examples=free // 3,
         item=free // 2,
     )
-
-
-def _guideline_sizes(memory: Memory) -> tuple[int, int]:
-    """Return the tokens of all guidelines in force, and of the pinned ones, which always stay."""
-
-    def make() -> tuple[int, int]:
-        pinned = [guideline for guideline in memory.semantic if guideline.pinned]
-        everything = sum(map(guideline_tokens, memory.semantic))
-        return everything, sum(map(guideline_tokens, pinned))
-
-    return cached(memory, "guideline sizes", make)
 
 
 def _answer_tokens(task: Task) -> int:
@@ -321,8 +294,8 @@ def _fitted_cases(
     used = 0
     for case in similar:
         rendered, missing = shown_case(memory, case, task.parts, budget.example)
-        cost = estimate_tokens(rendered.answer)
-        cost += sum(estimate_tokens(text) for _, text in rendered.fields)
+        texts = [text for _, text in rendered.fields]
+        cost = estimate_tokens(rendered.answer, *texts)
         identical = case.example.content_hash == example.content_hash
         if identical or used + cost <= budget.examples:
             used += cost

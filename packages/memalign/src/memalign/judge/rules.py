@@ -122,10 +122,10 @@ def rules_in_force(memory: Memory, value_type: ValueType) -> tuple[CodeRule, ...
 
     def make() -> tuple[CodeRule, ...]:
         made = []
-        for guideline in memory.semantic:
-            for rule in _rules(memory, value_type, guideline):
-                if isinstance(rule, CodeRule):
-                    made.append(rule)
+        for guideline, test in memory.tests:
+            rule = _Candidate(memory, value_type, guideline, test).rule()
+            if isinstance(rule, CodeRule):
+                made.append(rule)
         return tuple(made)
 
     return cached(memory, ("rules", value_type), make)

@@ -36,12 +36,15 @@ class Item:
     Attributes:
         example: The example.
         seen: The parts that the instructions name, in the order of the prompt.
-        reading: The item in the normal form that tests of code compare.
     """
 
     example: Example
     seen: Mapping[str, Any]
-    reading: Reading
+
+    @cached_property
+    def reading(self) -> Reading:
+        """The item in the normal form that tests of code compare."""
+        return Reading(self.example.content)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -104,7 +107,7 @@ class Task:
             lacking = self.lacks(content, "the item")
             if lacking is not None:
                 raise InputError(f"{example.id}: {lacking}")
-        return Item(example=example, seen=seen, reading=Reading(content))
+        return Item(example=example, seen=seen)
 
     def seen(self, content: Mapping[str, Any]) -> dict[str, Any]:
         """Return the parts of an item that the instructions name, None for a missing one."""

@@ -20,7 +20,7 @@ from memalign.judge.task import Item, Task
 from memalign.memory import Memory
 from memalign.models.base import ChatModel
 from memalign.models.calls import Calls
-from memalign.models.judge_models import decides_alone, open_model
+from memalign.models.judge_models import open_judging_model
 from memalign.types import Example, Judgment, Usage
 
 __all__ = ["decide"]
@@ -46,16 +46,16 @@ async def decide(
     # 1. An item that experts have judged has their label, and costs no call.
     judgment = standing_judgment(task, memory, example) if standing else None
     # 2. What a rule of the experts forbids, code finds: it costs no call either.
-    if judgment is None:
+    if judgment is None and memory.tests:
         judgment = ruled_judgment(task, memory, item)
     if judgment is not None:
         return judgment
     # 3. A decision model gets one request, for the verdict and a question about each guideline.
-    if decides_alone(task):
-        return await decided(task, memory, item, calls)
+    model = open_judging_model(task)
+    if not isinstance(model, ChatModel):
+        return await decided(task, memory, item, model, calls)
     # 4. A chat model gets one request, and answers with findings, a reason and a value; code keeps
     #    an evidence only if the item has it. A judge of two sides may ask with the sides swapped.
-    model = open_model(task)
     if task.parameters.get("swap"):
         return await _swapped_judgment(task, memory, item, model, calls)
     # Not as a task: the next item's call would come a turn of the loop later, after all other
@@ -69,12 +69,11 @@ async def _answered(
     task: Task, memory: Memory, prompt: Prompt, model: ChatModel, calls: Calls
 ) -> Judgment:
     """Return the judgment of one answer."""
-    await calls.ready(model)
     started = time.perf_counter()
     reply = await calls.complete(model, prompt.request)
     judgment = read_answer(task, memory, prompt, reply, model)
-    spent = Usage(seconds={"model": time.perf_counter() - started})
-    return replace(judgment, usage=judgment.usage + spent)
+    seconds = judgment.usage.seconds | {"model": time.perf_counter() - started}
+    return replace(judgment, usage=replace(judgment.usage, seconds=seconds))
 
 
 # -- two sides, asked in both orders -----------------------------------------------------------

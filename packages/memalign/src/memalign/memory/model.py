@@ -25,7 +25,14 @@ from memalign.memory.status import (
     standings,
 )
 from memalign.memory.text_search import Finder
-from memalign.types import Example, Feedback, FeedbackKey, Guideline, canonical_json
+from memalign.types import (
+    CodeTest,
+    Example,
+    Feedback,
+    FeedbackKey,
+    Guideline,
+    canonical_json,
+)
 from memalign.values import Value
 
 if TYPE_CHECKING:
@@ -226,6 +233,15 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             if self.status(guideline) == "active":
                 active.append(guideline)
         return Guidelines(active)
+
+    @cached_property
+    def tests(self) -> tuple[tuple[Guideline, CodeTest], ...]:
+        """The tests of the guidelines in force, each with its guideline."""
+        pairs = []
+        for guideline in self.semantic:
+            for test in guideline.tests:
+                pairs.append((guideline, test))
+        return tuple(pairs)
 
     @property
     def episodic(self) -> tuple[Case, ...]:

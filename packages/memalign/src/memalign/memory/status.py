@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
-from memalign.cache import cached
-from memalign.content.normal import word_form
 from memalign.types import FeedbackKey, Guideline, LedgerState
 from memalign.values import Value, value_text
 
@@ -48,7 +46,7 @@ def standings(guidelines: Sequence[Guideline]) -> dict[str, Standing]:
         name = guideline.id
         if guideline.retired_by is not None:
             result[name] = Standing("retired")
-            retired.setdefault(_words(guideline), name)
+            retired.setdefault(guideline.words, name)
         elif guideline.replaced_by in ids:
             result[name] = Standing("superseded", guideline.replaced_by)
         else:
@@ -57,7 +55,7 @@ def standings(guidelines: Sequence[Guideline]) -> dict[str, Standing]:
     active: dict[str, str] = {}
     for guideline in candidates:
         name = guideline.id
-        words = _words(guideline)
+        words = guideline.words
         shown = active.get(words)
         if words in retired and not guideline.people:
             shown = retired[words]
@@ -71,11 +69,7 @@ def standings(guidelines: Sequence[Guideline]) -> dict[str, Standing]:
 
 def _rank(guideline: Guideline) -> tuple[bool, bool, int]:
     by_model = guideline.origin == "distilled"
-    return not guideline.pinned, by_model, guideline.number
-
-
-def _words(guideline: Guideline) -> str:
-    return cached(guideline, "words", lambda: word_form(guideline.text))
+    return guideline.pinned_by is None, by_model, guideline.number
 
 
 _STATES: Mapping[str, LedgerState] = {

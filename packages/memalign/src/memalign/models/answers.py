@@ -17,9 +17,9 @@ from typing import Any
 
 from memalign.content.normal import label_form
 from memalign.errors import InvalidValue
-from memalign.values import UNBOUNDED, Value, ValueType
+from memalign.values import UNBOUNDED, ValueType
 
-__all__ = ["answer_object", "meant_value"]
+__all__ = ["answer_object"]
 
 Json = dict[str, Any]
 
@@ -331,30 +331,7 @@ def _value(raw: object, schema: Json) -> object:
         return raw
     if kind == "string" and "enum" not in schema:
         return _words(raw)
-    return meant_value(_value_type(schema), raw)
-
-
-_DECORATION = re.compile(r"^[\s\"'`*“”‘’]+|[\s\"'`*“”‘’.!。]+$")  # noqa: RUF001  # all are meant
-"""Marks around a verdict: quotation marks, emphasis, and the end of a sentence."""
-
-
-def meant_value(value_type: ValueType, raw: object) -> Value:
-    """Return the value that a model means, which may write `Yes.` or `**4**` for it.
-
-    Args:
-        value_type: What may be answered.
-        raw: What the model wrote.
-
-    Raises:
-        InvalidValue: It is no value of this type, also without the marks around it.
-    """
-    try:
-        return value_type.parse(raw)
-    except InvalidValue:
-        bare = _DECORATION.sub("", raw) if isinstance(raw, str) else ""
-        if bare in ("", raw):
-            raise
-        return value_type.parse(bare)
+    return _value_type(schema).meant(raw)
 
 
 def _words(raw: object) -> str:

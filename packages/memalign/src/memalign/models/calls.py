@@ -40,7 +40,6 @@ from memalign.models.base import (
 )
 from memalign.models.dry_run import GENEROUS, DryRun
 from memalign.models.limiter import Pace
-from memalign.models.provider_model import ProviderModel
 from memalign.models.wordllama import WordLlamaEmbedding
 from memalign.types import Usage
 
@@ -122,11 +121,6 @@ class Calls:
     def in_flight(self, model: Model) -> int:
         """Return how many calls of a model may be in flight."""
         return self.concurrency or model.limits.concurrency
-
-    async def ready(self, model: Model) -> None:
-        """Open a provider's library, so that the time of the first call is that of the call."""
-        if self.dry_run is None and isinstance(model, ProviderModel):
-            await model.ready()
 
     async def complete(self, model: ChatModel, request: ChatRequest) -> ChatReply:
         """Return the model's answer, or the one that is kept, which costs nothing.
@@ -371,7 +365,7 @@ class SpendLimit:
         if self.most == math.inf:
             return await call()
         kind = (model.name, purpose)
-        size = sum(map(estimate_tokens, texts))
+        size = estimate_tokens(*texts)
         if kind not in self._rates:
             async with self._first:
                 if kind not in self._rates:

@@ -49,15 +49,19 @@ def decides_alone(judge: JudgeModels) -> bool:
 
 
 def open_judging_model(judge: JudgeModels) -> ChatModel | DecisionModel:
-    """Return the model that gives the judge's verdicts.
+    """Return the model that gives the judge's verdicts; an own one was checked with the judge.
 
     Raises:
         ConfigurationError: As `open_model` does.
     """
-    if not decides_alone(judge):
+    model = judge.model
+    if model is None:
         return open_model(judge)
-    model = cast("str | DecisionModel", judge.model)
-    return resolve_decision(model, **_settings_of(judge, model))
+    if not isinstance(model, str):
+        return model
+    if names_decision_model(model):
+        return resolve_decision(model, **_settings_of(judge, model))
+    return open_model(judge)
 
 
 def open_model(judge: JudgeModels, model: str | ChatModel | None = None) -> ChatModel:

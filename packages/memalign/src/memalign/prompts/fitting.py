@@ -30,6 +30,7 @@ __all__ = [
     "Cut",
     "FeedbackRecord",
     "FittedFields",
+    "FittedGuidelines",
     "cut",
     "fit_example",
     "fit_fields",
@@ -83,13 +84,16 @@ def fit_fields(content: Mapping[str, object], tokens: int) -> FittedFields:
         tokens: The room for all of them.
     """
     fields: dict[str, str] = {}
-    sizes: dict[str, int] = {}
+    too_long = []
     for name, value in content.items():
         text = whole(name, value, tokens)
+        if text is None:
+            too_long.append(name)
         fields[name] = text or ""
-        sizes[name] = tokens + 1 if text is None else estimate_tokens(text)
-    if sum(sizes.values()) <= tokens:
+    if not too_long and estimate_tokens(*fields.values()) <= tokens:
         return FittedFields(fields)
+    sizes = {name: estimate_tokens(text) for name, text in fields.items()}
+    sizes |= dict.fromkeys(too_long, tokens + 1)
     notes: list[str] = []
     room = tokens
     waiting = len(sizes)
@@ -226,13 +230,21 @@ def _largest(fits: Callable[[int], bool], most: int) -> int:
 # -- guidelines --------------------------------------------------------------------------------
 
 
+class FittedGuidelines(NamedTuple):
+    """The guidelines that fit, in their order, the ids of the others, and what they take."""
+
+    shown: tuple[Guideline, ...]
+    left_out: tuple[str, ...]
+    tokens: int
+
+
 def fit_guidelines(
     guidelines: Sequence[Guideline],
     tokens: int,
     *,
     nearest: Mapping[str, float] | None = None,
-) -> tuple[tuple[Guideline, ...], tuple[str, ...]]:
-    """Return the guidelines that fit, in their order, and the ids of the others.
+) -> FittedGuidelines:
+    """Return the guidelines that fit.
 
     Pinned ones go first and are never left out, then those that a person wrote, then the best
     supported, and among equals the oldest. The choice depends on the memory only, so the prompt's
@@ -244,12 +256,15 @@ def fit_guidelines(
         nearest: How alike each is to what is shown beside it, by its id. After pinned ones the
             most alike go first then.
     """
+    everything = guideline_tokens(*guidelines)
+    if everything <= tokens:  # nearly always
+        return FittedGuidelines(tuple(guidelines), (), everything)
 
-    def rank(guideline: Guideline) -> tuple[bool, float, bool, int, int]:
+    def rank(guideline: Guideline) -> tuple[bool, float, bool, int]:
         likeness = nearest[guideline.id] if nearest else 0.0
         distilled = guideline.origin == "distilled"
         support = len(guideline.supported_by)
-        return not guideline.pinned, -likeness, distilled, -support, guideline.number
+        return not guideline.pinned, -likeness, distilled, -support
 
     chosen: set[str] = set()
     used = 0
@@ -265,13 +280,14 @@ def fit_guidelines(
             fitting.append(guideline)
         else:
             left_out.append(guideline.id)
-    return tuple(fitting), tuple(left_out)
+    return FittedGuidelines(tuple(fitting), tuple(left_out), used)
 
 
-def guideline_tokens(guideline: Guideline) -> int:
-    """Return how many tokens a guideline takes in a prompt."""
-    # Two are its id or dash, and the end of its line.
-    return estimate_tokens(guideline.text) + 2
+def guideline_tokens(*guidelines: Guideline) -> int:
+    """Return how many tokens guidelines take in a prompt."""
+    # Two are the id or dash, and the end of the line.
+    texts = [guideline.text for guideline in guidelines]
+    return estimate_tokens(*texts) + 2 * len(texts)
 
 
 # -- one field ---------------------------------------------------------------------------------

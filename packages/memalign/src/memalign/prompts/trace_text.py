@@ -35,7 +35,7 @@ def outline(tree: SpanTree, tokens: int) -> str:
         tokens: About how many the outline may take.
     """
     lines = [_facts(tree), *_ends(tree, max(tokens // 4, 40))]
-    used = sum(map(estimate_tokens, lines)) + 30
+    used = estimate_tokens(*lines) + 30
     named: dict[int, str] = {}
     spans = enumerate(tree.spans)
     for place, span in sorted(spans, key=lambda numbered: _rank(numbered[1])):
