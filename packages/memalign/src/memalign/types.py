@@ -19,7 +19,7 @@ from typing import Any, Generic, Literal, NoReturn, Self
 import msgspec
 
 from memalign.content.json_values import Fault, opened, plain
-from memalign.content.normal import whole_text, word_form
+from memalign.content.normal import whole_text
 from memalign.content.walk import rebuilt
 from memalign.errors import InputError
 from memalign.keys import FeedbackKey
@@ -150,9 +150,9 @@ class _Content(PlainStruct, frozen=True, kw_only=True, dict=True):
         """
         faults: list[Fault] = []
         for name in CONTENT_FIELDS:
-            value = opened(getattr(self, name))
+            value = getattr(self, name)
             if value is not None:
-                value = plain(value, name, faults)
+                value = plain(opened(value), name, faults)
                 msgspec.structs.force_setattr(self, name, value)
         if not isinstance(self.meta, Mapping):
             raise InputError("meta must be a JSON object")
@@ -382,11 +382,6 @@ class Guideline(PlainStruct, frozen=True, kw_only=True, dict=True):
     def exposure(self) -> frozenset[FeedbackKey]:
         """The keys of `exposed_to`, to look one up."""
         return frozenset(self.exposed_to)
-
-    @cached_property
-    def words(self) -> str:
-        """The words of the text: two guidelines that differ in nothing else say the same."""
-        return word_form(self.text)
 
     @property
     def number(self) -> int:

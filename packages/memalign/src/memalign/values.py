@@ -353,10 +353,9 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
         try:
             return self.parse(raw)
         except InvalidValue:
-            bare = _DECORATION.sub("", raw) if isinstance(raw, str) else ""
-            if bare in ("", raw):
+            if not isinstance(raw, str):
                 raise
-            return self.parse(bare)
+            return self.parse(_DECORATION.sub("", raw))
 
     def _parse_bool(self, raw: object) -> bool | None:
         if isinstance(raw, bool):

@@ -239,11 +239,10 @@ def test_a_judgment_of_swapped_sides_means_the_item_as_it_stands() -> None:
         ("20", "20"),
         ("…", None),
         ("", None),
-        (None, None),
     ],
 )
 def test_white_space_quotes_and_escapes_are_forgiven(
-    evidence: object, quoted: str | None
+    evidence: str, quoted: str | None
 ) -> None:
     assert quotation(evidence, compared_texts([encode(REPLY)])) == quoted
 

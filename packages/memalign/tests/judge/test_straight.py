@@ -9,14 +9,13 @@ from types import FrameType
 from typing import Any
 
 import memalign
-from memalign import Example, Judge, Judgment
+from memalign import Judge, Judgment
 from memalign.memory import Memory
 from memalign.testing import ScriptedChatModel
 from memalign.types import Guideline
 
 SOURCE = str(Path(memalign.__file__).parent)
 
-ITEM = Example(id="t-1", inputs="Where is my refund?", outputs="Thanks, it comes soon.")
 RULES = ("Replies thank nobody.", "A refund names a date.")
 
 
@@ -74,11 +73,13 @@ def test_one_judgment_changes_file_less_than_a_hundred_times() -> None:
     async def judged() -> Judgment[bool]:
         sys.setprofile(follow)
         try:
-            return await judge.ajudge(ITEM)
+            return await judge.ajudge(
+                inputs="My refund?", outputs="Thanks, it comes soon."
+            )
         finally:
             sys.setprofile(None)
 
     judgment = asyncio.run(judged())
     assert [each.evidence for each in judgment.findings] == ["Thanks", None]
     assert len(files) <= 100, "and the first is no change"
-    assert calls < 200
+    assert calls < 180

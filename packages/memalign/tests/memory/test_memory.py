@@ -283,7 +283,7 @@ class TestGuidelines:
             for n in range(1, 6)
         ]
         cost = estimate_tokens(rules[0].text) + 2
-        kept, left, _ = fit_guidelines(rules, cost * 3)
+        kept, left = fit_guidelines(rules, cost * 3)
         assert [g.id for g in kept] == ["G1", "G4", "G5"]
         assert left == ("G2", "G3")
         assert [g.id for g in fit_guidelines(rules, 0)[0]] == ["G5"]

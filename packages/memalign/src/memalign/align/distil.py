@@ -158,11 +158,11 @@ def _concerning(
     memory: Memory, keys: Sequence[FeedbackKey], room: int
 ) -> tuple[Guideline, ...]:
     """Return all guidelines in force or, if that is too much, those most like the feedback."""
-    fitted = fit_guidelines(memory.semantic, room)
-    if fitted.left_out:
+    fitting, left = fit_guidelines(memory.semantic, room)
+    if left:
         nearest = word_likeness(memory, keys)
-        fitted = fit_guidelines(memory.semantic, room, nearest=nearest)
-    return fitted.shown
+        fitting, _ = fit_guidelines(memory.semantic, room, nearest=nearest)
+    return fitting
 
 
 # -- one call --------------------------------------------------------------------------------------

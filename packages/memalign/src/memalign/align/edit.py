@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
+from memalign.content.normal import word_form
 from memalign.errors import InputError, UnknownKey
 from memalign.judge import Judge
 from memalign.judge.code_tests import named_in
@@ -110,9 +111,10 @@ def _superseded(memory: Memory, old: Guideline) -> list[Guideline]:
 
 def _twins_restored(memory: Memory, restored: Guideline) -> list[Guideline]:
     """Restore other guidelines in the same words, or a retired one would retire this one again."""
+    words = word_form(restored.text)
     twins = []
     for other in memory.guidelines:
-        if other.id != restored.id and other.words == restored.words:
+        if other.id != restored.id and word_form(other.text) == words:
             twins.append(replace(other, retired_by=None))
     return twins
 

@@ -111,8 +111,10 @@ def _findings(
 def _evidence(entry: dict[str, Any], shown: str, notes: list[str]) -> str | None:
     """Return the words that a finding quotes; what the item does not have is noted."""
     evidence = entry.get("evidence")
+    if not isinstance(evidence, str) or not evidence.strip():
+        return None
     quoted = quotation(evidence, shown)
-    if quoted is None and isinstance(evidence, str) and evidence.strip():
+    if quoted is None:
         reason = "the item does not contain these words"
         notes.append(
             f"the evidence for {entry['guideline']} was ignored because {reason}"
@@ -139,7 +141,7 @@ def compared_texts(texts: Iterable[str]) -> str:
     return "\n".join(map(quote_form, texts))
 
 
-def quotation(evidence: object, shown: str) -> str | None:
+def quotation(evidence: str, shown: str) -> str | None:
     """Return the words that a model quotes, or None if no text has them.
 
     A model may escape a second time what is JSON already. A piece of a word is no quotation, for
@@ -149,8 +151,6 @@ def quotation(evidence: object, shown: str) -> str | None:
         evidence: What the model wrote as its evidence.
         shown: The texts that it was shown, as `compared_texts` has them.
     """
-    if not isinstance(evidence, str):
-        return None
     words = " ".join(evidence.split())
     for quoted in (words, words.strip(_OUTER)):
         wanted = quote_form(quoted)

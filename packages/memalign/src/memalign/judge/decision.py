@@ -9,6 +9,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from memalign.content import sides_of
+from memalign.content.encoding import estimate_tokens
 from memalign.errors import ConfigurationError, ModelRejected
 from memalign.judge.code_tests import facts
 from memalign.judge.prompt import budget_of, guideline_room, too_long
@@ -108,16 +109,17 @@ def decision_request(
     task: Task, memory: Memory, item: Item, model: DecisionModel
 ) -> DecisionRequest:
     """Return what a decision model is asked about an item."""
-    fitted = fit_guidelines(memory.semantic, guideline_room(model.limits))
-    questions = [_verdict_question(task, fitted.shown)]
+    guidelines, omitted = fit_guidelines(memory.semantic, guideline_room(model.limits))
+    questions = [_verdict_question(task, guidelines)]
     # Of a pair, "does it go against this guideline?" has no answer.
     if not sides_of(item.example.content, task.value_type.choices):
-        for guideline in fitted.shown:
+        for guideline in guidelines:
             text = render_guideline_question(guideline)
             questions.append(Question(key=guideline.id, text=text))
-    room = budget_of(task, model.limits, fitted.tokens).item
+    asked = estimate_tokens(*(question.text for question in questions))
+    room = budget_of(task, model.limits, asked).item
     shown = render_item(fit_fields(item.seen, room).fields)
-    return DecisionRequest(shown, questions, fitted.shown, fitted.left_out)
+    return DecisionRequest(shown, questions, guidelines, omitted)
 
 
 def _verdict_question(task: Task, guidelines: Sequence[Guideline]) -> Question:

@@ -35,9 +35,6 @@ __all__ = [
     "too_long",
 ]
 
-_TASK_TOKENS = 500
-"""What the system message has beside instructions and guidelines: the form of the answer."""
-
 _SHORT_RATIONALE = 240
 """Characters: about 40 tokens, the length a weak model needs to reach a verdict."""
 
@@ -78,13 +75,15 @@ async def prompt_of(
         calls: Within whose limits the item is embedded.
     """
     # The system message is the same for every item, so that providers serve it from cache.
-    stable, guidelines = _stable(task, memory, model.limits)
+    stable, tokens = _stable(task, memory, model.limits)
     # What tests find is said before the item as a fact, and takes its tokens from the item's.
-    found = facts(memory, item.reading) if memory.tests else ()
-    kept = kept_rules(memory, task.value_type, found) if found else set()
-    told = [finding for finding in found if finding.test not in kept]
-    said = [f"{finding.test}: {'yes' if finding.holds else 'no'}" for finding in told]
-    budget = budget_of(task, model.limits, guidelines, said)
+    found: tuple[Finding, ...] = ()
+    said: list[str] = []
+    if memory.tests:
+        found = facts(memory, item.reading)
+        said = _said(task, memory, found)
+        tokens += estimate_tokens(*said)
+    budget = budget_of(task, model.limits, tokens)
     # Similar cases, the most useful one next to the item, where models weigh an example most
     # (arXiv 2104.08786).
     similar, notes = await retrieve(task, memory, item.example, model.limits, calls)
@@ -117,20 +116,31 @@ async def prompt_of(
     )
 
 
+def _said(task: Task, memory: Memory, found: Sequence[Finding]) -> list[str]:
+    """Return facts as a prompt says them, without the rules that the item keeps."""
+    kept = kept_rules(memory, task.value_type, found)
+    said = []
+    for finding in found:
+        if finding.test not in kept:
+            answer = "yes" if finding.holds else "no"
+            said.append(f"{finding.test}: {answer}")
+    return said
+
+
 def _stable(task: Task, memory: Memory, limits: Limits) -> tuple[Prompt, int]:
-    """Return the prompt without an item, and the tokens of the guidelines in it."""
+    """Return the prompt without an item, and its tokens."""
     room = guideline_room(limits)
 
     def make() -> tuple[Prompt, int]:
-        fitted = fit_guidelines(memory.semantic, room)
+        guidelines, omitted = fit_guidelines(memory.semantic, room)
         system = render_judge_system(
             instructions=task.instructions,
             fields=task.parts,
             value_type=task.value_type,
-            guidelines=fitted.shown,
+            guidelines=guidelines,
             writes=limits.writes,
         )
-        taught_by = {each.id: memory.sources_of(each) for each in fitted.shown}
+        taught_by = {each.id: memory.sources[each.id] for each in guidelines}
         schema = _answer_schema(task.value_type, [*taught_by], writes=limits.writes)
         optional = tuple(name for name in schema["properties"] if name != "value")
         request = ChatRequest(
@@ -140,9 +150,9 @@ def _stable(task: Task, memory: Memory, limits: Limits) -> tuple[Prompt, int]:
             schema_name="judgment",
             optional=optional,
         )
-        notes = too_long(fitted.left_out)
+        notes = too_long(omitted)
         stable = Prompt(request=request, taught_by=taught_by, notes=notes)
-        return stable, fitted.tokens
+        return stable, estimate_tokens(system)
 
     key = ("prompt", task.instructions, task.value_type, limits.writes, room)
     return cached(memory, key, make)
@@ -213,18 +223,14 @@ def guideline_room(limits: Limits) -> int:
     return min(limits.context_tokens // 8, _MOST_GUIDELINE_TOKENS)
 
 
-def budget_of(
-    task: Task, limits: Limits, guidelines: int, said: Sequence[str] = ()
-) -> Budget:
+def budget_of(task: Task, limits: Limits, taken: int) -> Budget:
     """Divide what the context leaves: half for the item, a third for examples.
 
     Args:
-        task: Its instructions and the answer take their room first.
+        task: Says how long the answer may be.
         limits: The model's.
-        guidelines: Their tokens.
-        said: What else is said about the item.
+        taken: Tokens of what is asked, and of what else is said about the item.
     """
-    taken = estimate_tokens(task.instructions, *said) + _TASK_TOKENS + guidelines
     free = max(limits.context_tokens - taken - _answer_tokens(task), 256)
     return Budget(
         example=min(1500, free // 6),

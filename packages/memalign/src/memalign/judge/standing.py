@@ -24,8 +24,6 @@ def same_cases(task: Task, memory: Memory, example: Example) -> tuple[Case, ...]
         memory: Holds the cases.
         example: The item.
     """
-    if not memory.cases:
-        return ()
 
     def make() -> dict[str, list[Case]]:
         groups: dict[str, list[Case]] = {}
@@ -54,7 +52,7 @@ def standing_judgment(task: Task, memory: Memory, example: Example) -> Judgment 
     Returns:
         The judgment, or None if no label counts by the label policy, and for free text.
     """
-    if not memory.cases or not task.value_type.closed:
+    if not task.value_type.closed:
         return None
     cases = same_cases(task, memory, example)
     if not cases:

@@ -44,7 +44,9 @@ async def decide(
     """
     item = task.item(example)
     # 1. An item that experts have judged has their label, and costs no call.
-    judgment = standing_judgment(task, memory, example) if standing else None
+    judgment = None
+    if standing and memory.cases:
+        judgment = standing_judgment(task, memory, example)
     # 2. What a rule of the experts forbids, code finds: it costs no call either.
     if judgment is None and memory.tests:
         judgment = ruled_judgment(task, memory, item)

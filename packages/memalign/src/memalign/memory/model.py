@@ -389,11 +389,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     def sources_of(self, guideline: Guideline) -> tuple[FeedbackKey, ...]:
         """Return the keys that support the guideline, or one that it supersedes."""
-        sources = list(guideline.supported_by)
-        for other in self.guidelines:
-            if self.successor(other) == guideline.id:
-                sources.extend(other.supported_by)
-        return tuple(dict.fromkeys(sources))
+        return self.sources[guideline.id]
 
     def status(self, guideline: Guideline) -> GuidelineStatus:
         """Return `active`, `superseded`, or `retired` if a person took it out of force."""
@@ -573,6 +569,16 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def _standings(self) -> Mapping[str, Standing]:
         return standings(self.guidelines)
+
+    @cached_property
+    def sources(self) -> Mapping[str, tuple[FeedbackKey, ...]]:
+        """The keys that support each guideline, or one that it supersedes, by its id."""
+        found = {each.id: list(each.supported_by) for each in self.guidelines}
+        for guideline in self.guidelines:
+            successor = self.successor(guideline)
+            if successor is not None:
+                found[successor] += guideline.supported_by
+        return {name: tuple(dict.fromkeys(keys)) for name, keys in found.items()}
 
     @cached_property
     def _entries(self) -> Mapping[FeedbackKey, LedgerEntry]:

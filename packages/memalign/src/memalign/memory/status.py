@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
+from memalign.content.normal import word_form
 from memalign.types import FeedbackKey, Guideline, LedgerState
 from memalign.values import Value, value_text
 
@@ -37,6 +38,9 @@ def standings(guidelines: Sequence[Guideline]) -> dict[str, Standing]:
     as its successor exists. Of several in the same words one is active: a pinned one before others,
     then a person's, then the oldest. A retired guideline also supersedes a model's guideline in its
     words.
+
+    Args:
+        guidelines: All guidelines, by number.
     """
     ids = {guideline.id for guideline in guidelines}
     result = {}
@@ -46,7 +50,7 @@ def standings(guidelines: Sequence[Guideline]) -> dict[str, Standing]:
         name = guideline.id
         if guideline.retired_by is not None:
             result[name] = Standing("retired")
-            retired.setdefault(guideline.words, name)
+            retired.setdefault(word_form(guideline.text), name)
         elif guideline.replaced_by in ids:
             result[name] = Standing("superseded", guideline.replaced_by)
         else:
@@ -55,7 +59,7 @@ def standings(guidelines: Sequence[Guideline]) -> dict[str, Standing]:
     active: dict[str, str] = {}
     for guideline in candidates:
         name = guideline.id
-        words = guideline.words
+        words = word_form(guideline.text)
         shown = active.get(words)
         if words in retired and not guideline.people:
             shown = retired[words]
@@ -67,9 +71,8 @@ def standings(guidelines: Sequence[Guideline]) -> dict[str, Standing]:
     return result
 
 
-def _rank(guideline: Guideline) -> tuple[bool, bool, int]:
-    by_model = guideline.origin == "distilled"
-    return guideline.pinned_by is None, by_model, guideline.number
+def _rank(guideline: Guideline) -> tuple[bool, bool]:
+    return guideline.pinned_by is None, guideline.origin == "distilled"
 
 
 _STATES: Mapping[str, LedgerState] = {

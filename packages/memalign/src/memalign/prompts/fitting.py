@@ -30,7 +30,6 @@ __all__ = [
     "Cut",
     "FeedbackRecord",
     "FittedFields",
-    "FittedGuidelines",
     "cut",
     "fit_example",
     "fit_fields",
@@ -208,8 +207,6 @@ def _within(name: str, value: object, tokens: int) -> str:
         return text
     if tokens < USEFUL:
         return encode("[left out: too long]")
-    if not name:
-        return shorten(value, tokens)
     return cut(name, value, tokens).text
 
 
@@ -230,21 +227,13 @@ def _largest(fits: Callable[[int], bool], most: int) -> int:
 # -- guidelines --------------------------------------------------------------------------------
 
 
-class FittedGuidelines(NamedTuple):
-    """The guidelines that fit, in their order, the ids of the others, and what they take."""
-
-    shown: tuple[Guideline, ...]
-    left_out: tuple[str, ...]
-    tokens: int
-
-
 def fit_guidelines(
     guidelines: Sequence[Guideline],
     tokens: int,
     *,
     nearest: Mapping[str, float] | None = None,
-) -> FittedGuidelines:
-    """Return the guidelines that fit.
+) -> tuple[tuple[Guideline, ...], tuple[str, ...]]:
+    """Return the guidelines that fit, in their order, and the ids of the others.
 
     Pinned ones go first and are never left out, then those that a person wrote, then the best
     supported, and among equals the oldest. The choice depends on the memory only, so the prompt's
@@ -256,9 +245,8 @@ def fit_guidelines(
         nearest: How alike each is to what is shown beside it, by its id. After pinned ones the
             most alike go first then.
     """
-    everything = guideline_tokens(*guidelines)
-    if everything <= tokens:  # nearly always
-        return FittedGuidelines(tuple(guidelines), (), everything)
+    if guideline_tokens(*guidelines) <= tokens:  # nearly always
+        return tuple(guidelines), ()
 
     def rank(guideline: Guideline) -> tuple[bool, float, bool, int]:
         likeness = nearest[guideline.id] if nearest else 0.0
@@ -280,7 +268,7 @@ def fit_guidelines(
             fitting.append(guideline)
         else:
             left_out.append(guideline.id)
-    return FittedGuidelines(tuple(fitting), tuple(left_out), used)
+    return tuple(fitting), tuple(left_out)
 
 
 def guideline_tokens(*guidelines: Guideline) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
@@ -118,7 +118,7 @@ def render_judge_system(
     instructions: str,
     fields: Sequence[str],
     value_type: ValueType,
-    guidelines: Iterable[Guideline],
+    guidelines: Sequence[Guideline],
     writes: bool,
 ) -> str:
     """Return the system message of a judge: task, form of the answer, guidelines.
@@ -133,8 +133,8 @@ def render_judge_system(
     return render(
         "judge_system",
         **_task(instructions, value_type),
-        fields=tuple(fields),
-        guidelines=tuple(guidelines),
+        fields=fields,
+        guidelines=guidelines,
         writes=writes,
     )
 
@@ -153,9 +153,9 @@ def render_item(
     """
     return render(
         "judge_user",
-        fields=tuple(fields.items()),
-        examples=tuple(examples),
-        facts=tuple(facts),
+        fields=fields.items(),
+        examples=examples,
+        facts=facts,
     )
 
 
@@ -178,14 +178,14 @@ def render_verdict_question(
     instructions: str,
     fields: Sequence[str],
     value_type: ValueType,
-    guidelines: Iterable[Guideline],
+    guidelines: Sequence[Guideline],
 ) -> str:
     """Return what a decision model is asked for the verdict on an item, which it reads apart."""
     return render(
         "decide_verdict",
         **_task(instructions, value_type),
-        fields=tuple(fields),
-        guidelines=tuple(guidelines),
+        fields=fields,
+        guidelines=guidelines,
     )
 
 
@@ -219,7 +219,7 @@ def render_distil(
     system = render(
         "distil_more_system" if one_more else "distil_system",
         **_task(instructions, value_type),
-        fields=tuple(fields),
+        fields=fields,
         records=records,
     )
     user = render("distil_user", guidelines=guidelines, records=records)
