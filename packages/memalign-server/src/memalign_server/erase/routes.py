@@ -66,7 +66,7 @@ def find_mentions(setup: Screen, search: Searched) -> Response:
     others = [mention for mention in search.mentions if mention.apart]
     ticks = [mention.tick for mention in mentions if not mention.inside]
     counts = counts_of(search, arguments_of(search, ticks)) if ticks else Counter[str]()
-    return setup.render(
+    return setup.show(
         "erase",
         matching=search.text,
         counts=counts,
@@ -89,9 +89,7 @@ def count_ticks(setup: Screen, search: Searched, tick: Ticks) -> Response:
             counts = counts_of(search, arguments)
     except Refused as error:
         problem = error_text(setup.request, error)
-    return render(
-        setup.request, "ticks.html", judge=setup.judge, counts=counts, problem=problem
-    )
+    return setup.render("ticks.html", counts=counts, problem=problem)
 
 
 @router.post("/erase", dependencies=[HAND])
@@ -105,7 +103,7 @@ def erase_mentions(
     if not search.mentions or not (whole or tick):
         raise Refused("nothing is ticked, so nothing was erased")
     arguments = arguments_of(search, tick, whole=whole)
-    with setup.server.store.read() as connection:
+    with setup.read() as connection:
         check_team_keeps_owner(connection, arguments["leaves"])
     job = setup.start("erase", **arguments)
     address = link(setup.judge, f"receipts/{job.id}")
@@ -143,9 +141,9 @@ def save_reference(
 ) -> Response:
     """Keep the reference under which the receipt is filed."""
     receipt = {**_receipt(erasure), "reference": reference.strip()}
-    with setup.server.store.write() as connection:
+    with setup.write() as connection:
         change_receipt(connection, erasure.id, receipt)
-    return setup.redirect(f"receipts/{erasure.id}")
+    return setup.go(f"receipts/{erasure.id}")
 
 
 @router.get("/receipts/{job}/file")

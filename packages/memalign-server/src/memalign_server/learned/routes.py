@@ -24,7 +24,6 @@ from memalign_server.learned.service import (
     people_of,
     rephrased,
     rows_of,
-    today_of,
     turned_cases,
     withdrawal_of,
 )
@@ -40,7 +39,7 @@ from memalign_server.pages.verdicts import question_of
 from memalign_server.problems import Problem, Refused
 from memalign_server.review.service import say_drafts
 from memalign_server.server import JUDGE
-from memalign_server.store.answers import previous_case
+from memalign_server.store.answers import previous_case, today_of
 from memalign_server.store.cases import (
     cases_of,
     find_cases,
@@ -64,10 +63,6 @@ class Learning(JudgeScreen):
     def memory(self) -> Memory:
         """Its memory as it is now."""
         return self.loaded.judge.memory
-
-    def back(self) -> Response:
-        """Send a browser back to what was learned."""
-        return self.go("learned")
 
     def show(self, job: Job) -> RedirectResponse:
         """Send a browser on to the page that shows a job."""
@@ -128,7 +123,7 @@ def teach_card(screen: Screen, job: str | None = None) -> Response:
     if running is not None and running.state == "done":
         return screen.show(running)
     judge = screen.judge
-    with screen.server.store.read() as connection:
+    with screen.read() as connection:
         waiting = waiting_words(connection, judge, screen.name)
         progress = progress_of(connection, judge, screen.name)
         previous = previous_case(connection, judge, screen.name)
@@ -153,7 +148,7 @@ def teach_card(screen: Screen, job: str | None = None) -> Response:
 def teach_judge(screen: Screen) -> Response:
     """Begin to teach the judge what counts, unless that waits already; what is typed is said."""
     kind = screen.kind  # read before this transaction is open
-    with screen.server.store.write() as connection:
+    with screen.write() as connection:
         say_drafts(connection, screen.judge, screen.name, kind=kind)
     for job in screen.server.jobs.recent(screen.judge, active=True):
         if job.kind == "teach" and job.state == "queued":
@@ -168,7 +163,7 @@ def teach_judge(screen: Screen) -> Response:
 @router.post("/teach/later")
 def teach_later(screen: Screen) -> Response:
     """Go on reviewing: the person is asked again after three more explained answers."""
-    with screen.server.store.read() as connection:
+    with screen.read() as connection:
         words = waiting_words(connection, screen.judge, screen.name)
     answer = screen.go("review")
     path = link(screen.judge, "")
@@ -223,7 +218,7 @@ def _learned(screen: Learning) -> dict[str, Any]:
     """Return what the page shows of the reader's words and cases, and of the judge's memory."""
     judge = screen.judge
     known = screen.loaded.judge  # read before this transaction is open
-    with screen.server.store.read() as connection:
+    with screen.read() as connection:
         turns = turned_cases(connection, known, screen.name)
         idle = untaught_words(connection, judge, screen.name)
         facts = {
@@ -269,7 +264,7 @@ def _example_of(memory: Memory, case: str) -> Example | None:
 def _found(screen: Learning, find: str) -> dict[str, Any]:
     """Return the cases that hold a text, and which of them are in the queue."""
     known = screen.loaded.judge
-    with screen.server.store.read() as connection:
+    with screen.read() as connection:
         results = find_cases(connection, known, find)
         queued = cases_of(connection, screen.judge, [case.id for case in results])
     return {
@@ -288,7 +283,7 @@ def confirm(screen: Screen, guideline: Text) -> Response:
     screen.own_keys(guideline)
     registry = screen.server.registry
     registry.update(screen.judge, lambda old: confirmed(old, guideline, by=screen.name))
-    return screen.back()
+    return screen.go("learned")
 
 
 @router.post("/learned/better")
@@ -343,7 +338,7 @@ def _better(
     """Show a guideline and a person's wording: untried, on trial, tried, or with its problem."""
     rule = _changeable(screen, wording["guideline"])
     wording = {"text": rule.text, "cases": (), "problem": None, **wording}
-    with screen.server.store.read() as connection:
+    with screen.read() as connection:
         ids = [outcome["id"] for outcome in wording["cases"]]
         cases = cases_of(connection, screen.judge, ids)
     return screen.render(
@@ -406,4 +401,4 @@ def settle_conflict(
     registry.update(
         screen.judge, lambda old: dismiss_conflict(old, key, by=screen.name)
     )
-    return screen.back()
+    return screen.go("learned")

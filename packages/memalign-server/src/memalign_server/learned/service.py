@@ -10,7 +10,6 @@ from memalign.judge import Judge
 from memalign.keys import same_person
 from memalign.memory import Annotation, Memory, forget
 from memalign.types import FeedbackKey, Guideline
-from memalign.values import Value
 from memalign_server.store import Transaction, answers
 from memalign_server.store.answers import AnsweredCase
 from memalign_server.store.rows import Answer, QueuedCase
@@ -20,24 +19,18 @@ __all__ = [
     "LearnedRow",
     "TurnedCase",
     "Withdrawal",
-    "cases_for_trial",
     "confirmed",
     "is_named",
     "may_change",
     "people_of",
     "rephrased",
     "rows_of",
-    "today_of",
     "turned_cases",
     "withdrawal_of",
 ]
 
 MOST = 200
 """Of a person's answers the latest so many are looked at."""
-TODAY = 12 * 3600
-"""Seconds of a day's work. Where the reader's midnight is, the server does not know."""
-TRIED = 20
-"""Cases that a wording is tried on."""
 _FOLLOWED = ("learned", "merged")
 """States of feedback that guidelines follow."""
 
@@ -95,11 +88,6 @@ def _turn(judge: Judge, pair: AnsweredCase) -> TurnedCase | None:
         right=agree(judgment.value, own),
         turned=not agree(before, judgment.value),
     )
-
-
-def today_of(connection: Transaction, judge: str, person: str) -> tuple[int, int]:
-    """Return how many answers a person gave today, and how many of them have words."""
-    return answers.today_of(connection, judge, person, seconds=TODAY)
 
 
 # -- what became of words --------------------------------------------------------------
@@ -236,24 +224,6 @@ def confirmed(judge: Judge, guideline: str, *, by: str) -> Judge:
 def rephrased(judge: Judge, guideline: str, text: str, *, by: str) -> Judge:
     """Return a judge with a guideline in a person's words."""
     return edit_guideline(judge, guideline, text=text, by=by)
-
-
-def cases_for_trial(
-    connection: Transaction, judge: Judge, person: str, guideline: str
-) -> list[tuple[QueuedCase, Value]]:
-    """Return up to twenty cases with what the person says of them.
-
-    Those behind the guideline come first, then the latest. Cases that are held out are not among
-    them: what measures the judge must not choose its words.
-    """
-    memory = judge.memory
-    behind = [key.id for key in memory.sources_of(memory.guideline(guideline))]
-    cases = []
-    pairs = answers.cases_for_trial(connection, judge.name, person, behind, most=TRIED)
-    for pair in pairs:
-        if pair.answer.value is not None:
-            cases.append((pair.case, pair.answer.value))
-    return cases
 
 
 @dataclass(frozen=True, kw_only=True)

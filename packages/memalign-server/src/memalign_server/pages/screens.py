@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any
@@ -15,6 +16,7 @@ from memalign_server.pages.languages import Language
 from memalign_server.pages.rendering import link, render, speaking
 from memalign_server.people.access import Asking, is_part
 from memalign_server.server import Here, Loaded
+from memalign_server.store import Transaction
 from memalign_server.work.jobs import Job
 
 __all__ = ["JudgeScreen", "Text"]
@@ -56,6 +58,14 @@ class JudgeScreen:
     def kind(self) -> ValueType:
         """The type of verdicts."""
         return self.loaded.judge.value_type
+
+    def read(self) -> AbstractContextManager[Transaction]:
+        """Open a transaction in which everything is read in one state."""
+        return self.server.store.read()
+
+    def write(self) -> AbstractContextManager[Transaction]:
+        """Open a transaction that is kept whole or not at all."""
+        return self.server.store.write()
 
     def start(self, kind: str, **arguments: Any) -> Job:
         """Ask for work on the judge."""

@@ -250,7 +250,7 @@ def invite(
             "this server is open to its machine: "
             "the first owner is added by `memalign serve --add-owner NAME`",
         )
-    with setup.server.store.write() as connection:
+    with setup.write() as connection:
         secret = make_link(connection, add_person(connection, name, role))
     return _show_link(setup, secret)
 
@@ -258,7 +258,7 @@ def invite(
 @experts.post("/{member}/link", dependencies=[HAND])
 def renew_link(setup: Screen, member: PersonId) -> Response:
     """Make a new link for somebody whose browser forgot them; the link before it is void."""
-    with setup.server.store.write() as connection:
+    with setup.write() as connection:
         secret = make_link(connection, member)
     return _show_link(setup, secret)
 
@@ -266,13 +266,13 @@ def renew_link(setup: Screen, member: PersonId) -> Response:
 @experts.post("/{member}/remove", dependencies=[HAND])
 def remove(setup: Screen, member: PersonId) -> Response:
     """Take somebody out of the team; their link and their sessions open nothing from now on."""
-    with setup.server.store.write() as connection:
+    with setup.write() as connection:
         remove_person(connection, member)
-    return setup.redirect(open="experts")
+    return setup.go("setup", open="experts")
 
 
 def _show_link(setup: Setup, secret: str) -> Response:
-    with setup.server.store.read() as connection:
+    with setup.read() as connection:
         guest = person_of_link(connection, secret)
     address = link_address(setup.server.settings, str(setup.request.base_url), secret)
-    return setup.render("experts", guest=guest, personal_link=address)
+    return setup.show("experts", guest=guest, personal_link=address)

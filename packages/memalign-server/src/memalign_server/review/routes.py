@@ -64,7 +64,7 @@ def review_page(
     skipped or were not sure of; `front` and `word` are those of `Reviewing.foot`.
     """
     _ = screen.loaded, screen.working  # read before this transaction is open
-    with screen.server.store.read() as connection:
+    with screen.read() as connection:
         if case is not None:
             shown = _named(screen, connection, case)
         elif waiting := _difference(screen, connection):
@@ -142,7 +142,7 @@ def _next(screen: Reviewing, connection: Transaction, *, again: bool) -> _Shown:
 
 def _note_seen(screen: Reviewing, waiting: Difference) -> None:
     """Note that an owner has read what others say: their own answer is not blind any more."""
-    with screen.server.store.write() as connection:
+    with screen.write() as connection:
         service.mark_seen(connection, waiting.case, screen.name)
 
 
@@ -181,7 +181,7 @@ def save_answer(
     conflict = None
     problem = None
     kind = screen.kind  # read before this transaction is open
-    with screen.server.store.write() as connection:
+    with screen.write() as connection:
         card = screen.case(connection, case, content)
         try:
             conflict = service.save(
@@ -228,7 +228,7 @@ def save_words(
     """
     is_theirs = True
     kind = screen.kind
-    with screen.server.store.write() as connection:
+    with screen.write() as connection:
         screen.case(connection, case, content)
         if (
             words is not None
@@ -267,7 +267,7 @@ def choose(
     """
     revision, other = _revision_and_name(theirs)
     kind = screen.kind
-    with screen.server.store.write() as connection:
+    with screen.write() as connection:
         screen.case(connection, case, content)
         before = answer_of(connection, screen.judge, screen.name, case)
         if other:
@@ -300,7 +300,7 @@ def settle(
     is shown again.
     """
     revision, name = _revision_and_name(holder)
-    with screen.server.store.write() as connection:
+    with screen.write() as connection:
         queued = screen.case(connection, case, content)
         if not queued.disputed:
             return screen.next()
@@ -317,7 +317,7 @@ def undo(screen: Screen) -> Response:
     """Take back what the person has just chosen on a difference; it is shown again."""
     done = remembered.done_last(screen.request)
     kind = screen.kind
-    with screen.server.store.write() as connection:
+    with screen.write() as connection:
         disputes.undo(connection, screen.judge, screen.name, done, kind=kind)
     answer = screen.next()
     remembered.forget_done(answer, link(screen.judge, "review"))

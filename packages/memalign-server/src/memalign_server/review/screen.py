@@ -86,7 +86,7 @@ class Reviewing(JudgeScreen):
     ) -> dict[str, Any]:
         """Return what the foot of a named case shows now; see `foot`."""
         _ = self.loaded, self.working  # read before this transaction is open
-        with self.server.store.read() as connection:
+        with self.read() as connection:
             return self.foot(
                 connection, self.case(connection, case), front=front, word=word
             )

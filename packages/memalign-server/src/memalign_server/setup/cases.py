@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Form, Query
 from fastapi.responses import Response
 
-from memalign_server.pages.rendering import render
 from memalign_server.people.access import OWNER
 from memalign_server.problems import Refused
 from memalign_server.server import JUDGE
@@ -36,7 +35,7 @@ def cases_page(
 ) -> Response:
     """Show how far the team is, and the cases that hold a text and are in a state."""
     judge = setup.latest
-    with setup.server.store.read() as connection:
+    with setup.read() as connection:
         listed = list_cases(
             connection,
             judge,
@@ -54,10 +53,8 @@ def cases_page(
                 connection, setup.judge, judge.value_type, setup.person.name
             ),
         }
-    return render(
-        setup.request,
+    return setup.render(
         "cases.html",
-        judge=setup.judge,
         page="setup",
         listed=listed[:_PAGE],
         next=listed[_PAGE - 1].case.number if len(listed) > _PAGE else None,
@@ -81,6 +78,6 @@ def take_cases_out(
     """
     if not (case or batch):
         raise Refused("nothing is ticked, so nothing was taken out")
-    with setup.server.store.write() as connection:
+    with setup.write() as connection:
         taken = take_out(connection, setup.judge, ids=case or (), batch=batch)
-    return setup.redirect("cases", taken=taken)
+    return setup.go("cases", taken=taken)

@@ -92,10 +92,10 @@ def save_question(setup: Screen, draft: Drafted) -> Response:
         setup.judge, lambda latest: _changed(latest, draft, setup.person, fixed=fixed)
     )
     if saved.version == saved.parent:
-        return setup.redirect()
-    with setup.server.store.write() as connection:
+        return setup.go("setup")
+    with setup.write() as connection:
         ask_again(connection, setup.judge)
-    return setup.redirect(job=setup.start("queue").id)
+    return setup.go("setup", job=setup.start("queue").id)
 
 
 @router.post("/{judge}/setup/name", dependencies=[JUDGE])

@@ -9,28 +9,28 @@ the server can.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, File, Form, Query, Request, UploadFile
-from fastapi.responses import RedirectResponse, Response
+from fastapi import APIRouter, Depends, File, Form, Query, UploadFile
+from fastapi.responses import Response
 from pydantic import BaseModel, Field
 
 from memalign import Judge
 from memalign.errors import InputError
 from memalign_server.pages.content import label_of
-from memalign_server.pages.rendering import error_text, link, render
+from memalign_server.pages.rendering import error_text
+from memalign_server.pages.screens import JudgeScreen
 from memalign_server.pages.texts import marked
 from memalign_server.pages.verdicts import question_of
-from memalign_server.people.access import LARGEST_BODY, OWNER, Asking
+from memalign_server.people.access import LARGEST_BODY, OWNER
 from memalign_server.people.service import list_people
 from memalign_server.problems import Refused
-from memalign_server.server import JUDGE, Here
+from memalign_server.server import JUDGE
 from memalign_server.setup.row_errors import reason_of
 from memalign_server.setup.service import keep_said, open_provider
 from memalign_server.setup.uploads import SUFFIXES, Upload, read_upload
-from memalign_server.store.answers import activity_of, is_answered
+from memalign_server.store.answers import activity_of
 from memalign_server.store.cases import (
     add_cases,
     answers_wanted,
@@ -38,7 +38,6 @@ from memalign_server.store.cases import (
     counts_of,
     set_answers_wanted,
 )
-from memalign_server.work.jobs import Job
 
 __all__ = ["Screen", "Setup", "router"]
 
@@ -84,26 +83,20 @@ class UploadResult(BaseModel):
     batch: str = ""
 
 
-@dataclass(frozen=True)
-class Setup:
+class Setup(JudgeScreen):
     """The screen of one judge, for the owner who asks."""
-
-    request: Request
-    judge: str
-    server: Here
-    person: Asking
 
     @property
     def latest(self) -> Judge:
-        """Return the judge as it is now."""
-        return self.server.judges.latest(self.judge).judge
+        """The judge as it is now."""
+        return self.loaded.judge
 
     @property
     def fixed(self) -> bool:
         """Return whether a case was answered: from then on a judge keeps its kind of answer."""
-        with self.server.store.read() as connection:
-            answered = is_answered(connection, self.judge)
-        return answered or bool(self.latest.memory.cases)
+        with self.read() as connection:
+            answered = counts_of(connection, self.judge).answered
+        return bool(answered or self.latest.memory.cases)
 
     @property
     def tracking(self) -> str | None:
@@ -112,24 +105,14 @@ class Setup:
             return None
         return self.server.settings.mlflow or ("" if self.person.by == "open" else None)
 
-    def start(self, kind: str, **arguments: Any) -> Job:
-        """Ask for work on the judge."""
-        return self.server.jobs.start(
-            kind, self.judge, arguments, asked_by=self.person.name
-        )
-
-    def redirect(self, page: str = "setup", **query: object) -> Response:
-        """Lead to a page of the judge."""
-        return RedirectResponse(link(self.judge, page, **query), 303)
-
-    def render(self, open: Block, **news: Any) -> Response:
+    def show(self, open: Block, **news: Any) -> Response:
         """Return the page with one block open.
 
         Args:
             open: The open block.
             news: What the block shows beside what the server knows.
         """
-        with self.server.store.read() as connection:
+        with self.read() as connection:
             answers = activity_of(connection, self.judge)
             cases = counts_of(connection, self.judge)
             members = list_people(connection)
@@ -152,14 +135,7 @@ class Setup:
             "arrived": UploadResult(),
             **dict.fromkeys(_NEWS),
         }
-        return render(
-            self.request,
-            "setup.html",
-            judge=self.judge,
-            page="setup",
-            open=open,
-            **context | news,
-        )
+        return self.render("setup.html", page="setup", open=open, **context | news)
 
 
 Screen = Annotated[Setup, Depends()]
@@ -175,7 +151,7 @@ def setup_page(
 ) -> Response:
     """Show the four blocks; with a job what it brought."""
     open_provider(setup.latest.model_name)
-    return setup.render(open, job=setup.server.jobs.find(job), arrived=arrived)
+    return setup.show(open, job=setup.server.jobs.find(job), arrived=arrived)
 
 
 @router.post("/setup/cases")
@@ -188,7 +164,7 @@ def take_cases(
 ) -> Response:
     """Show what a file holds, or put its cases in the queue; or judge what is not judged yet."""
     if what == "judge":
-        return setup.redirect(open="cases", job=setup.start("queue").id)
+        return setup.go("setup", open="cases", job=setup.start("queue").id)
     if file is None or not file.filename:
         raise Refused("choose a file first")
     if what == "show":
@@ -198,7 +174,7 @@ def take_cases(
         raise Refused("no row of {name} can be used as it is", name=upload.name)
     judge = setup.latest
     offered = upload.said if said else ()
-    with setup.server.store.write() as connection:
+    with setup.write() as connection:
         arrival = add_cases(
             connection,
             setup.judge,
@@ -225,7 +201,7 @@ def take_cases(
     )
     judging = setup.start("queue").id if arrival.new else None
     news = arrived.model_dump(exclude_defaults=True)
-    return setup.redirect(open="cases", job=judging, **news)
+    return setup.go("setup", open="cases", job=judging, **news)
 
 
 def some_names(ids: Sequence[str]) -> str:
@@ -248,23 +224,15 @@ def _shown(
     try:
         upload = _read(setup, file, column)
         judge = setup.latest
-        with setup.server.store.read() as connection:
+        with setup.read() as connection:
             arrival = compare_cases(
                 connection, setup.judge, upload.cases, memory=judge.memory
             )
     except InputError as error:
         problem = error_text(setup.request, error)
-        return render(
-            setup.request,
-            "upload.html",
-            judge=setup.judge,
-            upload=None,
-            problem=problem,
-        )
-    return render(
-        setup.request,
+        return setup.render("upload.html", upload=None, problem=problem)
+    return setup.render(
         "upload.html",
-        judge=setup.judge,
         upload=upload,
         labels={field: label_of(field, judge) for field in judge.fields},
         arrival=arrival,
@@ -277,9 +245,9 @@ def _shown(
 @router.post("/setup/answers")
 def want_answers(setup: Screen, wanted: Annotated[int, Form()]) -> Response:
     """Set how many people answer each case."""
-    with setup.server.store.write() as connection:
+    with setup.write() as connection:
         set_answers_wanted(connection, setup.judge, wanted)
-    return setup.redirect(open="cases")
+    return setup.go("setup", open="cases")
 
 
 @router.post("/pull")
@@ -297,4 +265,4 @@ def pull_cases(
             "where MLflow is installed"
         )
     job = setup.start("pull", experiment=experiment.strip(), uri=place, most=most)
-    return setup.redirect(open="cases", job=job.id)
+    return setup.go("setup", open="cases", job=job.id)

@@ -45,6 +45,9 @@ from memalign_server.store.rows import Answer, QueuedCase, read_row
 from memalign_server.store.tables import later, queue, reviews
 
 _FEW = 20  # cases whose answers are read at once, where the first that waits is enough
+_TODAY = 12 * 3600
+"""Seconds of a day's work. Where the reader's midnight is, the server does not know."""
+_TRIED = 20  # cases that a wording is tried on
 _PAIRS = 1_000  # cases of which people's agreement is computed, the latest first
 
 _OF_CASE = and_(SAID.judge == CASE.judge, SAID.case_id == CASE.case_id)
@@ -175,12 +178,6 @@ def drafts_of(connection: Connection, judge: str, person: str) -> list[Answer]:
     return _answers(connection, query)
 
 
-def is_answered(connection: Connection, judge: str) -> bool:
-    """Return whether anybody has answered a case."""
-    query = select(SAID.case_id).where(said_of(judge), ANSWERED).limit(1)
-    return connection.execute(query).first() is not None
-
-
 def activity_of(connection: Connection, judge: str) -> dict[str, tuple[int, str]]:
     """Return how many cases each person answered, and when they did so last."""
     query = select(SAID.person, func.count(), func.max(SAID.updated_at))
@@ -188,11 +185,9 @@ def activity_of(connection: Connection, judge: str) -> dict[str, tuple[int, str]
     return {person: (n, at) for person, n, at in connection.execute(query)}
 
 
-def today_of(
-    connection: Connection, judge: str, person: str, *, seconds: float
-) -> tuple[int, int]:
-    """Return how many answers a person gave in the last seconds, and how many with words."""
-    is_recent = SAID.updated_at > later(-seconds)
+def today_of(connection: Connection, judge: str, person: str) -> tuple[int, int]:
+    """Return how many answers a person gave today, and how many of them have words."""
+    is_recent = SAID.updated_at > later(-_TODAY)
     query = select(func.count(), func.count(SAID.rationale))
     query = query.where(said_by(judge, person), ANSWERED, is_recent)
     given, with_words = connection.execute(query).one()
@@ -356,10 +351,8 @@ def cases_for_trial(
     judge: str,
     person: str,
     behind: Collection[str],
-    *,
-    most: int,
 ) -> list[AnsweredCase]:
-    """Return cases with what the person says of them.
+    """Return up to twenty cases with what the person says of them.
 
     Those `behind` a guideline come first, then the latest ones. Cases that are held out stay so:
     what measures the judge must not choose its words.
@@ -367,7 +360,7 @@ def cases_for_trial(
     own = _pairs(judge).where(SAID.person == person)
     order = (CASE.case_id.in_(behind).desc(), SAID.updated_at.desc())
     query = own.where(_VERDICT, NOT_HELD_OUT).order_by(*order)
-    return _answered_cases(connection, query.limit(most))
+    return _answered_cases(connection, query.limit(_TRIED))
 
 
 def blind_answers(

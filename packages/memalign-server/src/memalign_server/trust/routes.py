@@ -27,7 +27,7 @@ Screen = Annotated[JudgeScreen, Depends()]
 def trust_page(screen: Screen) -> Response:
     """Show one sentence and one number, or what is missing for them."""
     kind = screen.kind  # read before this transaction is open
-    with screen.server.store.read() as connection:
+    with screen.read() as connection:
         trust = trust_of(connection, screen.judge, kind, screen.name)
         team = list_people(connection)
         waiting = progress_of(connection, screen.judge, screen.name).waiting
@@ -62,7 +62,7 @@ def review_for_figure(screen: Screen) -> Response:
 def download_figures(screen: Screen) -> Response:
     """Send the figures behind the sentence, and those that only a statistician asks for."""
     kind = screen.kind
-    with screen.server.store.read() as connection:
+    with screen.read() as connection:
         figures = figures_of(connection, screen.judge, kind)
     text = json.dumps(figures, ensure_ascii=False, indent=2) + "\n"
     headers = {"content-disposition": 'attachment; filename="figures.json"'}

@@ -12,9 +12,8 @@ from memalign.errors import MemalignError
 from memalign.keys import same_person
 from memalign.memory import Memory
 from memalign.types import Example, FeedbackKey, Judgment
-from memalign.values import Value
 from memalign_server.erase.service import erase
-from memalign_server.learned.service import cases_for_trial, rephrased
+from memalign_server.learned.service import rephrased
 from memalign_server.learned.teaching import (
     Lesson,
     lessons_of,
@@ -24,9 +23,9 @@ from memalign_server.learned.teaching import (
 )
 from memalign_server.review.disputes import refresh_disputes
 from memalign_server.review.service import overrule, withdraw
+from memalign_server.store.answers import AnsweredCase, cases_for_trial
 from memalign_server.store.cases import add_cases, cases_ahead, versions_in_view
 from memalign_server.store.erasing import forget_judgments
-from memalign_server.store.rows import QueuedCase
 from memalign_server.work.judging import AHEAD, Work, judge_hidden
 
 __all__ = ["KINDS", "Kind"]
@@ -198,16 +197,19 @@ async def trial(work: Work) -> dict[str, Any]:
     wording = {"guideline": guideline, "text": work.arguments["text"]}
     judge, version = await work.latest()
     reworded = rephrased(judge, **wording, by=person)
+    memory = judge.memory
+    behind = {key.id for key in memory.sources_of(memory.guideline(guideline))}
     with work.store.read() as connection:
-        answered = cases_for_trial(connection, judge, person, guideline)
+        answered = cases_for_trial(connection, work.judge, person, behind)
     outcomes = list[dict[str, Any]]()
     work.progress("trying", 0, len(answered))
     for start in range(0, len(answered), _TRIED_AT_ONCE):
         part = answered[start : start + _TRIED_AT_ONCE]
-        stale = [case.example for case, _ in part if case.version != version]
+        cases = [pair.case for pair in part]
+        stale = [case.example for case in cases if case.version != version]
         before, after = await asyncio.gather(
             judge_hidden(judge, stale),
-            judge_hidden(reworded, [case.example for case, _ in part]),
+            judge_hidden(reworded, [case.example for case in cases]),
         )
         if all(judgment.error for judgment in after):
             return {**wording, "cases": [], "problem": after[0].error}
@@ -218,7 +220,7 @@ async def trial(work: Work) -> dict[str, Any]:
 
 def _outcomes(
     judge: Judge,
-    answered: Sequence[tuple[QueuedCase, Value]],
+    answered: Sequence[AnsweredCase],
     before: Iterable[Judgment],
     after: Iterable[Judgment],
 ) -> list[dict[str, Any]]:
@@ -226,15 +228,17 @@ def _outcomes(
     agree = judge.value_type.agree
     verdicts = {judgment.id: judgment for judgment in before}
     outcomes = list[dict[str, Any]]()
-    for (case, value), now in zip(answered, after, strict=True):
+    for pair, now in zip(answered, after, strict=True):
+        case = pair.case
+        own = pair.answer.value
         was = verdicts.get(case.case_id, case.judgment)
-        if was is None or was.value is None or now.value is None:
+        if was is None or was.value is None or now.value is None or own is None:
             continue
         outcomes.append(
             {
                 "id": case.case_id,
-                "was": agree(was.value, value),
-                "now": agree(now.value, value),
+                "was": agree(was.value, own),
+                "now": agree(now.value, own),
             }
         )
     return outcomes
