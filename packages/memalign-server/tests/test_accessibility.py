@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 
-SHAPES = [(scheme, width) for scheme in ("light", "dark") for width in (390, 1280)]
+SHAPES = [(scheme, width, 800) for scheme in ("light", "dark") for width in (390, 1280)]
+SHAPES.append(("dark", 320, 256))  # 1280 by 1024 at 400 percent
+SHEET = b"customer,reply\nWhere?,Soon.\nWhen?,Today.,x\n"
 PATHS = [
     "/", "/judges", "/account", "/nowhere", "/judges/none/review", f"{REVIEW}?case=none", "/join/none",
     REVIEW, LATE, f"{LATE}&front=true", "/judges/tone/teach", "/judges/tone/learned", "/judges/tone/learned?find=late", "/judges/tone/trust",
@@ -57,11 +59,17 @@ def every_kind(url: str) -> str:
     return url
 
 
-@pytest.mark.parametrize(("scheme", "width"), SHAPES)
+@pytest.mark.parametrize(("scheme", "width", "height"), SHAPES)
 def test_axe_finds_no_fault_on_any_page(
-    chromium: Browser, every_kind: str, address: str, scheme: Any, width: int
+    chromium: Browser,
+    every_kind: str,
+    address: str,
+    scheme: Any,
+    width: int,
+    height: int,
 ) -> None:
-    shape: Any = {"color_scheme": scheme, "viewport": {"width": width, "height": 800}}
+    viewport: Any = {"width": width, "height": height}
+    shape: Any = {"color_scheme": scheme, "viewport": viewport}
     page = opened(chromium, address, **shape)
     page.goto("/sign-in")
     faults = faults_of(page)
@@ -89,6 +97,20 @@ def test_axe_finds_no_fault_on_any_page(
             "document.querySelectorAll('details').forEach(fold => { fold.open = true; })"
         )
         faults += faults_of(page)
+    page.goto("/judges/tone/setup?open=cases")
+    file: Any = {"name": "june.csv", "mimeType": "text/csv", "buffer": SHEET}
+    page.set_input_files("input[name=file]", file)
+    page.wait_for_selector("#upload table")
+    faults += faults_of(page)
+    page.goto("/judges/tone/setup?open=erase")
+    page.fill("input[name=matching]", "weeks late")
+    page.click("button:has-text('Find everywhere')")
+    page.wait_for_selector("input[name=tick]")
+    faults += faults_of(page)
+    page.click("summary:has-text('Erase for good')")
+    page.click("button:has-text('Yes, erase it for good')")
+    page.wait_for_selector("text=Erased for good")
+    faults += faults_of(page)
     stranger = opened(chromium, address, **shape)
     stranger.goto(link)
     assert faults + faults_of(stranger) == []

@@ -82,9 +82,9 @@ def add_job(
     return job
 
 
-def find_job(connection: Connection, job: str, *, result: bool = True) -> Job | None:
-    """Return a job by its id; without its `result`, which may be large, to see how far it is."""
-    query = select(*(_ALL if result else _STATE)).where(jobs.c.id == job)
+def find_job(connection: Connection, job: str) -> Job | None:
+    """Return a job by its id."""
+    query = select(*_ALL).where(jobs.c.id == job)
     return next(iter(_jobs(connection, query)), None)
 
 

@@ -76,10 +76,10 @@ class Jobs:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def find(self, job: str, *, result: bool = True) -> Job | None:
-        """Return a job by its id; without its `result`, which may be large, if that is enough."""
+    def find(self, job: str) -> Job | None:
+        """Return a job by its id."""
         with self.store.read() as connection:
-            found = jobs.find_job(connection, job, result=result)
+            found = jobs.find_job(connection, job)
         return None if found is None else self._with_progress(found)
 
     def recent(self, judge: str, *, active: bool = False) -> list[Job]:
