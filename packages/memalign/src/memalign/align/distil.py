@@ -25,10 +25,9 @@ from memalign.align.distil_answer import (
 from memalign.align.likeness import by_likeness, word_likeness
 from memalign.align.run import AlignRun
 from memalign.align.word_for_word import without_lone_labels
-from memalign.content import part_in
 from memalign.content.encoding import estimate_tokens
 from memalign.errors import InvalidOutput, ModelError, ModelRefused
-from memalign.judge import Judge, named_parts
+from memalign.judge import Judge, named_parts, task_of
 from memalign.judge.borne_out import decidable
 from memalign.memory import Annotation, Case, Memory, Outcome, PreAlignmentVerdict
 from memalign.models.base import ChatModel, ChatRequest
@@ -266,14 +265,10 @@ class DistilCall:
 
     def _record(self, name: str, annotation: Annotation, case: Case) -> FeedbackRecord:
         """Return what the prompt shows of one piece of feedback."""
-        content = list[tuple[str, object]]()
-        for part in named_parts(self.judge.instructions):
-            value = part_in(case.example.content, part)
-            if value is not None:
-                content.append((part, value))
+        content = task_of(self.judge).shown(case.example.content)
         record = FeedbackRecord(
             label=name,
-            content=tuple(content),
+            content=tuple(content.items()),
             value=annotation.value,
             rationale=annotation.rationale,
         )

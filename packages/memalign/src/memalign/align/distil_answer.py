@@ -16,6 +16,7 @@ from memalign.content import judged_texts
 from memalign.content.json_values import opened
 from memalign.judge import Judge
 from memalign.judge.borne_out import LabelledCase, labelled_cases
+from memalign.judge.prompt import object_schema
 from memalign.memory import FeedbackConflict
 from memalign.memory.guard import JudgedTexts, guideline_fault, tidy
 from memalign.types import FeedbackKey, Guideline, TestKind
@@ -28,19 +29,10 @@ _TEXT = {"type": "string"}
 _BOUND = {"type": ["number", "null"]}
 
 
-def _object(properties: dict[str, Any], required: Collection[str]) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(required),
-        "additionalProperties": False,
-    }
-
-
 def _array(
-    properties: dict[str, Any], required: Collection[str] = ()
+    properties: dict[str, Any], required: Sequence[str] | None = None
 ) -> dict[str, Any]:
-    return {"type": "array", "items": _object(properties, required or properties)}
+    return {"type": "array", "items": object_schema(properties, required)}
 
 
 def _one_of(*words: str) -> dict[str, Any]:
@@ -83,14 +75,14 @@ def changes_schema(
         "changes": _array(change, needed),
         "conflicts": _array({"feedback": feedback, "about": _TEXT}),
     }
-    return _object(answer, ["changes"])
+    return object_schema(answer, ["changes"])
 
 
 def merge_schema(ids: Sequence[str]) -> dict[str, Any]:
     """Return the JSON schema of an answer that merges the guidelines of these ids."""
     sources = {"type": "array", "items": _one_of(*ids)}
     guidelines = _array({"text": _TEXT, "from": sources})
-    return _object({"guidelines": guidelines}, ["guidelines"])
+    return object_schema({"guidelines": guidelines})
 
 
 # -- reading ---------------------------------------------------------------------------------------

@@ -25,14 +25,29 @@ class Part(NamedTuple):
     field: str
     steps: tuple[str | int, ...] = ()
 
-    @classmethod
-    def parse(cls, text: str) -> Part:
+    @staticmethod
+    @lru_cache(maxsize=256)  # asked for every item
+    def parse(text: str) -> Part:
         """Read a part as it is written.
 
         Raises:
             InputError: It is anything else: a filter, a call, an expression.
         """
-        return _parsed(text)
+        field = _FIELD.match(text)
+        found = field
+        end = 0
+        steps: list[str | int] = []
+        while found:
+            end = found.end()
+            found = _STEP.match(text, end)
+            if found and found["place"]:
+                steps.append(int(found["place"]))
+            elif found:
+                steps.append(found["name"] or found["key"])
+        if field is None or text[end:].strip():
+            form = "a part is written inputs.question or outputs[0].text"
+            raise InputError(f"{text!r} is not a part of a field; {form}")
+        return Part(field[1], tuple(steps))
 
     def __str__(self) -> str:
         written = self.field
@@ -68,25 +83,6 @@ class Part(NamedTuple):
                 has = ", ".join(names[:8]) or "no such part"
                 raise InputError(f"none: {place} has {has}") from None
         return value
-
-
-@lru_cache(maxsize=256)  # asked for every item
-def _parsed(text: str) -> Part:
-    field = _FIELD.match(text)
-    found = field
-    end = 0
-    steps: list[str | int] = []
-    while found:
-        end = found.end()
-        found = _STEP.match(text, end)
-        if found and found["place"]:
-            steps.append(int(found["place"]))
-        elif found:
-            steps.append(found["name"] or found["key"])
-    if field is None or text[end:].strip():
-        form = "a part is written inputs.question or outputs[0].text"
-        raise InputError(f"{text!r} is not a part of a field; {form}")
-    return Part(field[1], tuple(steps))
 
 
 def part_in(content: Mapping[str, Any], name: str) -> Any:

@@ -9,13 +9,14 @@ import msgspec
 from msgspec.structs import replace
 
 from memalign.cache import cached
-from memalign.content import part_in, span_tree
+from memalign.content import span_tree
 from memalign.content.encoding import estimate_tokens
 from memalign.judge.code_tests import facts
 from memalign.judge.rules import kept_rules
 from memalign.judge.standing import expert_words
 from memalign.judge.task import Item, Task
 from memalign.memory import Case, Memory
+from memalign.memory.label_policy import policy_label
 from memalign.memory.retrieval import embedding_text, similar_cases
 from memalign.models.base import ChatModel, ChatRequest, Limits
 from memalign.models.calls import Calls
@@ -29,6 +30,7 @@ __all__ = [
     "Prompt",
     "budget_of",
     "guideline_room",
+    "object_schema",
     "prompt_of",
     "retrieve",
     "shown_case",
@@ -184,19 +186,22 @@ def _answer_schema(
             "evidence": {"type": "string"},
             "value": value,
         }
-        properties["findings"] = {"type": "array", "items": _object(finding)}
+        properties["findings"] = {"type": "array", "items": object_schema(finding)}
     properties["rationale"] = {"type": "string"}
     if not writes:
         properties["rationale"]["maxLength"] = _SHORT_RATIONALE
     properties["value"] = value
-    return _object(properties)
+    return object_schema(properties)
 
 
-def _object(properties: dict[str, Any]) -> dict[str, Any]:
+def object_schema(
+    properties: dict[str, Any], required: Sequence[str] | None = None
+) -> dict[str, Any]:
+    """Return the JSON schema of an object with these properties, all required unless some are."""
     return {
         "type": "object",
         "properties": properties,
-        "required": [*properties],
+        "required": [*(required or properties)],
         "additionalProperties": False,
     }
 
@@ -299,7 +304,7 @@ def _fitted_cases(
     notes: list[str] = []
     used = 0
     for case in similar:
-        rendered, missing = shown_case(memory, case, task.parts, budget.example)
+        rendered, missing = shown_case(task, memory, case, budget.example)
         texts = [text for _, text in rendered.fields]
         cost = estimate_tokens(rendered.answer, *texts)
         identical = case.example.content_hash == example.content_hash
@@ -315,21 +320,18 @@ def _fitted_cases(
 
 
 def shown_case(
-    memory: Memory, case: Case, parts: Sequence[str], tokens: int
+    task: Task, memory: Memory, case: Case, tokens: int
 ) -> tuple[RenderedExample, tuple[str, ...]]:
     """Return a case as a prompt shows it, with the words of all who gave its label, and notes.
 
     Args:
+        task: Which parts of the case a judge sees.
         memory: Knows what people said of the case.
         case: The case.
-        parts: What a judge sees of it.
         tokens: The room for its fields, and again for the words.
     """
-    content: dict[str, Any] = {}
-    for name in parts:
-        value = part_in(case.example.content, name)
-        if value is not None:
-            content[name] = value
-    label = memory.label(case)
-    words = expert_words(memory.annotations_on(case), label)
+    content = task.shown(case.example.content)
+    annotations = memory.annotations_on(case)
+    label = policy_label(annotations, memory.authority)
+    words = expert_words(annotations, label)
     return fit_example(content, words, label, tokens)

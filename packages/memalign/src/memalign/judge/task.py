@@ -113,6 +113,11 @@ class Task:
         """Return the parts of an item that the instructions name, None for a missing one."""
         return parts_in(content, self.parts)
 
+    def shown(self, content: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the parts of a case that the instructions name, without those it lacks."""
+        seen = self.seen(content)
+        return {name: value for name, value in seen.items() if value is not None}
+
     def lacks(self, content: Mapping[str, Any], what: str) -> str | None:
         """Return why an item has not all that the instructions name, or None if it has.
 

@@ -145,7 +145,7 @@ class Calls:
             return self.dry_run.reply(model, request)
 
         async def send() -> ChatReply:
-            reply = await own_errors(model.name, lambda: model.complete(request))
+            reply = await self._in_turn(model, lambda: model.complete(request))
             if not isinstance(reply, ChatReply) or not isinstance(reply.data, dict):
                 wanted = "and no ChatReply with a dictionary as data"
                 raise InvalidOutput(
@@ -154,7 +154,8 @@ class Calls:
             return reply
 
         texts = (request.system, request.user)
-        reply = _whole(await self._paid(model, request.schema_name, texts, send))
+        purpose = request.schema_name
+        reply = _whole(await self._limit.pay(model, purpose, texts, send))
         await self._keep({key: reply})
         return reply
 
@@ -197,8 +198,8 @@ class Calls:
             )
 
         async def send() -> Decision:
-            decision = await own_errors(
-                model.name, lambda: model.decide(state, new, timeout=timeout)
+            decision = await self._in_turn(
+                model, lambda: model.decide(state, new, timeout=timeout)
             )
             if not isinstance(decision, Decision):
                 raise InvalidOutput(
@@ -207,7 +208,7 @@ class Calls:
             return decision
 
         texts = (state, *(question.text for question in new))
-        decision = await self._paid(model, "decision", texts, send)
+        decision = await self._limit.pay(model, "decision", texts, send)
         await self._keep(
             {keys[name]: answer for name, answer in decision.probabilities.items()}
         )
@@ -232,21 +233,11 @@ class Calls:
         vectors = await own_errors(model.name, lambda: model.embed(texts))
         return checked_vectors(model.name, vectors, len(texts))
 
-    async def _paid(
-        self,
-        model: Model,
-        purpose: str,
-        texts: Iterable[str],
-        send: Send[AnswerT],
-    ) -> AnswerT:
-        """Return what `send` gives, begun when the limit has room for it and it is its turn."""
-
-        async def in_turn() -> AnswerT:
-            if self._pace is not None:
-                await self._pace.turn()
-            return await send()
-
-        return await self._limit.pay(model, purpose, texts, in_turn)
+    async def _in_turn(self, model: Model, call: Callable[[], Any]) -> Any:
+        """Return what a call of a model gives, begun when it is its turn."""
+        if self._pace is not None:
+            await self._pace.turn()
+        return await own_errors(model.name, call)
 
     def _get(self, key: str, kind: type[T]) -> T | None:
         answer = None if self._answers is None else self._answers.get(key)

@@ -12,7 +12,7 @@ from typing import Any
 import memalign
 from memalign import aio
 from memalign.integrations.mlflow.errors import translated
-from memalign.judge import named_parts, task_of
+from memalign.judge import task_of
 from memalign.judge.prompt import retrieve, shown_case
 from memalign.memory import Case, Memory
 from memalign.models.calls import Calls
@@ -159,9 +159,7 @@ def _shown_cases(core: memalign.Judge, cases: Sequence[Case]) -> str:
     said = f"Similar past cases ({len(cases)}), each with what an expert said of it."
     text = f"\n\n{said} {MATERIAL}\n"
     for number, case in enumerate(cases, 1):
-        example, _ = shown_case(
-            core.memory, case, named_parts(core.instructions), EXAMPLE_TOKENS
-        )
+        example, _ = shown_case(task_of(core), core.memory, case, EXAMPLE_TOKENS)
         fields = "".join(
             f"{name} <<<\n{value}\n>>>\n" for name, value in example.fields
         )
