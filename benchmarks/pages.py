@@ -24,14 +24,15 @@ from html import unescape
 
 import httpx
 from shared import markdown, parser_of
-from sqlalchemy import insert
 
 from memalign import Example, Judge, Judgment, Registry
 from memalign_server.people.access import COOKIE
 from memalign_server.people.service import Role, add_person, start_session
 from memalign_server.store import Store
+from memalign_server.store.answers import add_answer, all_answers
 from memalign_server.store.cases import add_cases, store_judgments
-from memalign_server.store.tables import now, reviews
+from memalign_server.store.rows import Answer
+from memalign_server.store.tables import now
 
 CASES = 10_000
 PEOPLE = 50
@@ -71,14 +72,15 @@ def fill(url: str) -> dict[str, str]:
         judged.append(
             (example, Judgment(id=example.id, value=n % 5 > 0, rationale=REASON))
         )
-        answers.append(answer(n))
+        answers.append(answer(n, example))
     cookies = {}
     with Store(url).write() as connection:
         add_cases(connection, "tone", examples)
         store_judgments(
             connection, judge, 1, judged, {example.id: 0.0 for example in examples}
         )
-        connection.execute(insert(reviews), answers)
+        for given in answers:
+            add_answer(connection, given)
         add_person(connection, "owner", Role.OWNER)
         for n in range(PEOPLE):
             person = add_person(connection, name_of(n), Role.REVIEWER)
@@ -91,23 +93,21 @@ def name_of(n: int) -> str:
     return f"person {n % PEOPLE}"
 
 
-def answer(n: int) -> dict[str, object]:
+def answer(n: int, example: Example) -> Answer:
     """Return the answer that a case has already."""
     value = n % 4 > 0
-    return {
-        "judge": "tone",
-        "form": "",
-        "taught": 1,
-        "state": "answered",
-        "revision": 1,
-        "rationale": "No day.",
-        "created_at": now(),
-        "updated_at": now(),
-        "case_id": f"c-{n}",
-        "person": name_of(n),
-        "value": value,
-        "blind_value": value,
-    }
+    return Answer(
+        judge="tone",
+        case_id=example.id,
+        content_hash=example.content_hash,
+        person=name_of(n),
+        state="answered",
+        value=value,
+        blind_value=value,
+        rationale="No day.",
+        revision=1,
+        taught=1,
+    )
 
 
 def review(name: str, client: httpx.Client, until: float) -> Seconds:
@@ -129,7 +129,9 @@ def review(name: str, client: httpx.Client, until: float) -> Seconds:
     time.sleep(THINKING * dice.random())
     while time.monotonic() < until:
         page = ask("review", "review")
-        fields = re.findall(r'name="(case|form|revision)" value="([^"]*)"', page)
+        fields = re.findall(
+            r'name="(case|content|form|revision)" value="([^"]*)"', page
+        )
         form = {key: unescape(value) for key, value in fields}
         time.sleep(THINKING * dice.uniform(0.5, 1.5))
         if "revision" in form:
@@ -174,7 +176,7 @@ def reviewed(address: str, cookies: Mapping[str, str], seconds: float) -> list[S
                 base_url=f"{address}/judges/tone/",
                 headers={
                     "cookie": f"{COOKIE}={cookie}",
-                    "hx-request": "true",
+                    "x-part": "true",
                     "accept": "text/html",
                 },
                 timeout=60,
@@ -207,9 +209,15 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         url = f"sqlite:///{folder}/memalign.db"
         cookies = fill(url)
+        began = now()
         with served(url) as address:
             people = reviewed(address, cookies, options.seconds)
+        with Store(url).read() as connection:
+            answers = all_answers(connection, "tone")
     print(table(people))
+    sent = sum(len(seconds["answer"]) for seconds in people)
+    kept = sum(one.created_at > began for one in answers)
+    print(f"\n{sent} answers were sent, and {kept} are kept.")
 
 
 if __name__ == "__main__":

@@ -289,8 +289,8 @@ reviews = Table(
     metadata,
     judge_column(primary_key=True),
     Column("case_id", String(500), primary_key=True, info=CASE_ID),
-    Column("content_hash", String(64), primary_key=True),
     Column("person", String(200), primary_key=True, info=NAME),
+    Column("content_hash", String(64), primary_key=True),
     Column(
         "apart", Flag, nullable=False, default=False
     ),  # 1: the queue has other content under this id, for which this does not count
