@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import select
 
+from memalign.types import Judgment
 from memalign_server.learned.teaching import lessons_of, mark_taught
+from memalign_server.review.service import mark_seen
+from memalign_server.store.answers import answer_of
+from memalign_server.store.cases import case_of, store_judgments
 from memalign_server.store.tables import reviews
 from server_support import world
 from server_support.reviewing import (
@@ -151,3 +155,28 @@ def test_words_typed_on_a_case_that_was_taken_out_stop_no_teaching(
     wait(queued)
     assert [*learned(queued)] == ["twice@local"]
     shows(words_of(queued.get("/judges/tone/learned").text), f"“{WORDS}”", "taken out")
+
+
+def test_a_verdict_on_a_text_is_not_kept_for_another(queued: TestClient) -> None:
+    server = world.server_of(queued)
+    latest = server.judges.latest("tone")
+    with server.store.read() as connection:
+        before = case_of(connection, "tone", "late")
+    assert before is not None
+    replace(queued, OTHER)
+    late = Judgment(id="late", value=False, rationale="It is of the other text.")
+    with server.store.write() as connection:
+        store_judgments(
+            connection,
+            latest.judge,
+            latest.version,
+            [(before.example, late)],
+            {"late": 0.0},
+        )
+        mark_seen(connection, before, "local")
+    assert world.case_row(queued, "late").judgment.value is True
+    answer(queued, "late", value="false")
+    with server.store.read() as connection:
+        own = answer_of(connection, "tone", "local", "late")
+    assert own is not None
+    assert own.blind_value is False, "nobody has told them the verdict on this text"

@@ -343,7 +343,8 @@ def mark_seen(connection: Transaction, case: QueuedCase, person: str) -> None:
 
     A case that they skipped is asked again.
     """
-    own = answer_of(connection, case.judge, person, case.case_id)
+    said = answers_on(connection, case.judge, case.case_id, case.content_hash)
+    own = next((one for one in said if one.person == person), None)
     if own is None:
         add_answer(connection, _nothing_said(case, person))
     elif own.state in ("skipped", "unclear") and own.blind_value is None:

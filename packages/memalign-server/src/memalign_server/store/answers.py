@@ -16,6 +16,7 @@ from sqlalchemy import (
     Connection,
     Select,
     and_,
+    case,
     exists,
     func,
     insert,
@@ -104,8 +105,14 @@ def answer_of(
 
 
 def add_answer(connection: Connection, answer: Answer) -> None:
-    """Add a person's first answer on a case."""
-    connection.execute(insert(reviews).values(vars(answer)))
+    """Add a person's first answer on a case; it is set apart if the case holds something else."""
+    replaced = exists().where(
+        of_judge(answer.judge),
+        CASE.case_id == answer.case_id,
+        CASE.content_hash != answer.content_hash,
+    )
+    apart = case((replaced, 1), else_=0)
+    connection.execute(insert(reviews).values({**vars(answer), "apart": apart}))
 
 
 def change_answer(connection: Connection, before: Answer, after: Answer) -> None:

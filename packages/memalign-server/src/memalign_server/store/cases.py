@@ -380,8 +380,9 @@ def store_judgments(
 ) -> None:
     """Keep the judgments of a version of a judge on cases of its queue.
 
-    A judgment that failed leaves the older one, and says why. Cases that are no longer queued are
-    passed over. A judge whose memory is empty says what people compare with later.
+    A judgment that failed leaves the older one, and says why. Cases that are no longer queued, or
+    hold something else by now, are passed over. A judge whose memory is empty says what people
+    compare with later.
 
     Args:
         connection: The transaction.
@@ -398,7 +399,8 @@ def store_judgments(
     is_newest = func.coalesce(CASE.version, 0) <= version
     own = update(queue).where(of_judge(judge.name), is_newest)
     for example, judgment in judged:
-        of_case = own.where(CASE.case_id == judgment.id)
+        same = CASE.content_hash == example.content_hash
+        of_case = own.where(CASE.case_id == judgment.id, same)
         if judgment.error is not None:
             connection.execute(of_case.values(problem=judgment.error))
             continue
