@@ -1,4 +1,4 @@
-"""MLflow's MemAlign and DSPy's MIPROv2, SIMBA and GEPA for scale.py and competence.py.
+"""MLflow's MemAlign and DSPy's MIPROv2, SIMBA and GEPA for scale.py.
 
 They run in an environment of their own:
 

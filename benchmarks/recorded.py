@@ -11,11 +11,12 @@ called.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
-from shared import Line, markdown, parser_of, read
+from shared import Line, markdown, parser_of
 
 from memalign.evaluation.traffic import corrected_mean, corrected_share, refusal
 from memalign.metrics import Estimate
@@ -108,7 +109,8 @@ def main() -> None:
     """Print the table."""
     options = parser_of(__doc__)
     options.add_argument("file", type=Path, help="the recorded answers, JSON lines")
-    lines = read(options.parse_args().file)
+    text = options.parse_args().file.read_text("utf-8")
+    lines = [json.loads(line) for line in text.splitlines()]
     print(markdown(TITLES, rows_of(lines)))
 
 

@@ -19,22 +19,20 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 from loopback import Loopback
-from shared import Line, append, judge_of, markdown, read, share, simulation_parser
-from simulated import INSTRUCTIONS, MODELS, POLICIES, Competence, decide
-from simulated import chat as simulated_chat
+from shared import Line, judge_of, markdown, parser_of, share
+from simulated import INSTRUCTIONS, MODELS, Competence, cases, chat, decide
 from simulated import rows as feedback_rows
 
 import memalign as ma
 
 MODEL = "gpt-4.1-mini"
 COMPETENCE = Competence(zero=0.6, following=0.9, distilling=0.9, reading=0.9, seed=1)
-POLICY = "twenty rules"
 SIZES = (10, 50, 200, 1_000)
 UNSEEN = 200
 THREADS = 16
@@ -208,9 +206,8 @@ def steps_of(head: Line, items: Sequence[Line]) -> Iterator[tuple[str, Line]]:
 
 def measured(method: Method, server: Loopback, head: Line) -> Iterator[Line]:
     """Yield a line for each step: the time it took, what the server counted, what was right."""
-    policy = POLICIES[head["policy"]]
-    unseen = policy.cases(UNSEEN, COMPETENCE.seed, first=100_000)
-    labels = [policy.label(case) for case in unseen]
+    unseen = cases(UNSEEN, COMPETENCE.seed, first=100_000)
+    labels = [case.label for case in unseen]
     server.take()
     for step, request in steps_of(head, [case.fields for case in unseen]):
         started = time.perf_counter()
@@ -226,36 +223,38 @@ def measured(method: Method, server: Loopback, head: Line) -> Iterator[Line]:
         yield line
 
 
-def run(
-    file: Path,
-    python: Path | None,
-    sizes: Sequence[int],
-    latency: float,
-    policies: Sequence[str],
-) -> None:
+def read(file: Path) -> list[Line]:
+    """Return the lines of a JSONL file; none if there is no file."""
+    if not file.exists():
+        return []
+    return [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+
+
+def append(file: Path, lines: Iterable[Line]) -> None:
+    """Add lines to a JSONL file."""
+    with file.open("a", encoding="utf-8") as out:
+        for line in lines:
+            out.write(json.dumps(line) + "\n")
+
+
+def run(file: Path, python: Path | None, sizes: Sequence[int], latency: float) -> None:
     """Ask for what the file lacks: a method at a size is in it completely or not at all."""
-    done = {(line["policy"], line["size"], line["method"]) for line in read(file)}
-    with Loopback(simulated_chat, decide, latency=latency) as server:
+    done = {(line["size"], line["method"]) for line in read(file)}
+    MODELS[MODEL] = COMPETENCE
+    with Loopback(chat, decide, latency=latency) as server:
         os.environ["OPENAI_BASE_URL"] = server.base_url
         os.environ["OPENAI_API_KEY"] = "not-needed"
-        for policy in policies:
-            MODELS[MODEL] = (POLICIES[policy], COMPETENCE)
-            for size in sizes:
-                rows = feedback_rows(POLICIES[policy], size + 1, COMPETENCE.seed)
-                for name in METHODS if python is not None else OURS:
-                    if (policy, size, name) in done:
-                        continue
-                    head = {
-                        "policy": policy,
-                        "size": size,
-                        "method": name,
-                        "latency": latency,
-                    }
-                    with started(name, rows, server.base_url, python) as method:
-                        lines = list(measured(method, server, head))
-                    append(file, lines)
-                    seconds = f"{lines[0]['seconds']:.1f} s"
-                    print(f"{policy}, {size:,}, {name}: {seconds}", file=sys.stderr)
+        for size in sizes:
+            rows = feedback_rows(size + 1, COMPETENCE.seed)
+            for name in METHODS if python is not None else OURS:
+                if (size, name) in done:
+                    continue
+                head = {"size": size, "method": name, "latency": latency}
+                with started(name, rows, server.base_url, python) as method:
+                    lines = list(measured(method, server, head))
+                append(file, lines)
+                seconds = f"{lines[0]['seconds']:.1f} s"
+                print(f"{size:,}, {name}: {seconds}", file=sys.stderr)
 
 
 def started(
@@ -334,12 +333,21 @@ def draw(lines: Sequence[Line], path: Path) -> None:
 
 def main() -> None:
     """Ask for what is missing, print the table, and draw."""
-    parser = simulation_parser(__doc__)
+    parser = parser_of(__doc__)
+    parser.add_argument(
+        "file", type=Path, help="raw lines, JSONL; an existing file is completed"
+    )
+    parser.add_argument(
+        "--competitors",
+        type=Path,
+        metavar="PYTHON",
+        help="the interpreter of their environment; memalign alone without it",
+    )
     parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES))
     parser.add_argument("--latency", type=float, default=0.5, help="seconds of a call")
     parser.add_argument("--figure", type=Path, help="the SVG to draw")
     options = parser.parse_args()
-    run(options.file, options.competitors, options.sizes, options.latency, [POLICY])
+    run(options.file, options.competitors, options.sizes, options.latency)
     lines = read(options.file)
     print(table(lines))
     if options.figure:

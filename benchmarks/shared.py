@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,35 +20,6 @@ def parser_of(description: str | None) -> argparse.ArgumentParser:
     """Return a parser whose help is the script's docstring, with its line breaks."""
     form = argparse.RawDescriptionHelpFormatter
     return argparse.ArgumentParser(description=description, formatter_class=form)
-
-
-def simulation_parser(description: str | None) -> argparse.ArgumentParser:
-    """Return a parser with the options of scripts that ask simulated models."""
-    options = parser_of(description)
-    options.add_argument(
-        "file", type=Path, help="raw lines, JSONL; an existing file is completed"
-    )
-    options.add_argument(
-        "--competitors",
-        type=Path,
-        metavar="PYTHON",
-        help="the interpreter of their environment; memalign alone without it",
-    )
-    return options
-
-
-def read(file: Path) -> list[Line]:
-    """Return the lines of a JSONL file; none if there is no file."""
-    if not file.exists():
-        return []
-    return [json.loads(line) for line in file.read_text("utf-8").splitlines()]
-
-
-def append(file: Path, lines: Iterable[Line]) -> None:
-    """Add lines to a JSONL file."""
-    with file.open("a", encoding="utf-8") as out:
-        for line in lines:
-            out.write(json.dumps(line) + "\n")
 
 
 def markdown(titles: Sequence[object], rows: Iterable[Sequence[object]]) -> str:

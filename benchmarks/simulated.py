@@ -1,4 +1,4 @@
-"""Policies of a house, and simulated models that judge by them as well as they are set to.
+"""A house with twenty rules, and simulated models that judge by them as well as they are set to.
 
 A chat model has a competence for each thing that it does: judging without a rule, following a rule
 that it is shown, reading a rule in the comment beside an example, and writing the right rule from
@@ -18,9 +18,9 @@ import random
 import re
 import threading
 import tomllib
-from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,58 +35,54 @@ HOUSE = tomllib.loads(Path(__file__).with_name("house.toml").read_text("utf-8"))
 TOPICS: list[str] = HOUSE["topics"]
 WORDINGS: list[str] = HOUSE["wordings"]
 REPLIES: dict[str, str] = dict(HOUSE["replies"])
-LETTERS: dict[str, str] = dict(HOUSE["letters"])
+"""The sentences of replies; what a colleague did has the topic as its key."""
 for topic in TOPICS:
-    REPLIES[f"step of {topic}"] = f"A colleague has taken up the {topic} today."
-    LETTERS[f"about {topic}"] = f"I am writing about my {topic}."
-TEXTS = REPLIES | LETTERS
-QUOTATIONS = TEXTS | {"order": REPLIES["answer"]}
+    REPLIES[topic] = HOUSE["step"].format(topic)
 
 
 @dataclass(frozen=True)
 class SimulatedCase:
-    """A letter and its reply, with what is true of them."""
+    """A letter about a topic, and the keys of the sentences in its reply."""
 
     number: int
-    facts: frozenset[str]
+    topic: str
+    said: frozenset[str]
 
     @property
     def fields(self) -> dict[str, str]:
-        """Return the customer's letter and the house's reply; an answer comes first or last."""
-        letter = [f"Case {self.number}.", *self._said(LETTERS)]
-        reply = self._said(REPLIES)
-        if "answer" in self.facts:
-            reply.remove(REPLIES["answer"])
-            place = 0 if "order" in self.facts else len(reply)
-            reply.insert(place, REPLIES["answer"])
-        return {"inputs": " ".join(letter), "outputs": " ".join(reply) or "Noted."}
+        """Return the customer's letter and the house's reply."""
+        about = HOUSE["letter"].format(self.topic)
+        sentences = [text for key, text in REPLIES.items() if key in self.said]
+        return {
+            "inputs": f"Case {self.number}. {about}",
+            "outputs": " ".join(sentences) or "Noted.",
+        }
 
-    def _said(self, texts: Mapping[str, str]) -> list[str]:
-        """Return the texts of the facts that are true."""
-        return [text for key, text in texts.items() if key in self.facts]
+    @property
+    def label(self) -> bool:
+        """Return the experts' label: whether a colleague has taken up the topic."""
+        return self.topic in self.said
+
+    @property
+    def comment(self) -> str:
+        """Return an expert's comment, which states the rule of the topic."""
+        wording = WORDINGS[self.number % len(WORDINGS)]
+        return wording.format(HOUSE["wish"].format(self.topic))
 
 
 @dataclass(frozen=True)
 class Rule:
-    """One thing that experts of the house say.
+    """One thing that is said of replies.
 
     Attributes:
-        wish: The rule in their words.
-        fact: What decides: the value is whether the case has it.
-        needs: A fact that a case must have for the rule to decide it.
-        lacks: A fact that a case must not have for the rule to decide it.
-        turned: The value is the opposite.
-        always: The value of every case that the rule decides, whatever its facts are.
-        rank: Of several rules that decide a case, those of the highest rank count.
+        wish: The rule in an expert's words.
+        sentence: The key of the sentence that a good reply has.
+        topic: Of which letters' replies; empty for those of all letters.
     """
 
     wish: str
-    fact: str
-    needs: str = ""
-    lacks: str = ""
-    turned: bool = False
-    always: bool | None = None
-    rank: int = 0
+    sentence: str
+    topic: str = ""
 
     @property
     def text(self) -> str:
@@ -95,120 +91,61 @@ class Rule:
 
     def decides(self, case: SimulatedCase) -> bool:
         """Return whether the rule says anything about a case."""
-        if self.lacks in case.facts:
-            return False
-        return not self.needs or self.needs in case.facts
+        return self.topic in ("", case.topic)
 
     def value(self, case: SimulatedCase) -> bool:
         """Return what the rule says about a case that it decides."""
-        if self.always is not None:
-            return self.always
-        return (self.fact in case.facts) != self.turned
+        return self.sentence in case.said
 
 
-@dataclass(frozen=True)
-class Policy:
-    """What the experts of a house want, in rules.
-
-    Attributes:
-        name: Its name.
-        rules: The rules.
-        draws: The share of cases that have a fact, by fact.
-        weights: Where the label is a taste, the weight of each fact in it.
-    """
-
-    name: str
-    rules: Sequence[Rule]
-    draws: Mapping[str, float]
-    weights: Mapping[str, float] = field(default_factory=dict)
-
-    def label(self, case: SimulatedCase) -> bool:
-        """Return the experts' label of a case."""
-        if not self.weights:
-            return _voted(self.rules, case) is True
-        taste = 0.0
-        for fact, weight in self.weights.items():
-            taste += weight if fact in case.facts else -weight
-        return taste > 0
-
-    def comment(self, case: SimulatedCase) -> str:
-        """Return an expert's comment: one of the deciding rules that speak for the label."""
-        label = self.label(case)
-        deciding = _deciding(self.rules, case)
-        speaking = [rule for rule in deciding if rule.value(case) == label]
-        rule = speaking[case.number % len(speaking)]
-        wording = WORDINGS[case.number % len(WORDINGS)]
-        return wording.format(rule.wish)
-
-    def cases(self, count: int, seed: int, *, first: int) -> list[SimulatedCase]:
-        """Draw cases whose labels alternate, numbered from `first` on with gaps."""
-        rng = random.Random(f"{self.name} {seed} {first}")
-        chosen: list[SimulatedCase] = []
-        for number in itertools.count(first):
-            case = SimulatedCase(number, self._facts(rng))
-            wanted = len(chosen) % 2 == 0
-            if self.label(case) == wanted:
-                chosen.append(case)
-            if len(chosen) == count:
-                break
-        return chosen
-
-    def _facts(self, rng: random.Random) -> frozenset[str]:
-        facts = set()
-        noise = dict.fromkeys(HOUSE["noise"], 0.5)
-        for fact, share in (*self.draws.items(), *noise.items()):
-            if rng.random() < share:
-                facts.add(fact)
-        if len(self.rules) == len(TOPICS):
-            topic = rng.choice(TOPICS)
-            facts.add(f"about {topic}")
-            if rng.random() < 0.5:
-                facts.add(f"step of {topic}")
-        return frozenset(facts)
+FOG = Rule(**HOUSE["fog"])
+RULES: dict[str, Rule] = {}
+"""Every rule, by its text."""
+COMMENTS: dict[str, Rule] = {}
+"""Every rule that a comment may state, by the comment."""
+for topic in TOPICS:
+    rule = Rule(HOUSE["wish"].format(topic), topic, topic)
+    RULES[rule.text] = rule
+RULES[FOG.text] = FOG
+for rule in RULES.values():
+    for wording in WORDINGS:
+        COMMENTS[wording.format(rule.wish)] = rule
 
 
-def rows(policy: Policy, count: int, seed: int) -> list[dict[str, Any]]:
+def cases(count: int, seed: int, *, first: int) -> list[SimulatedCase]:
+    """Draw cases whose labels alternate, numbered from `first` on with gaps."""
+    rng = random.Random(f"twenty rules {seed} {first}")
+    chosen: list[SimulatedCase] = []
+    for number in itertools.count(first):
+        case = _drawn(number, rng)
+        if case.label == (len(chosen) % 2 == 0):
+            chosen.append(case)
+        if len(chosen) == count:
+            break
+    return chosen
+
+
+def _drawn(number: int, rng: random.Random) -> SimulatedCase:
+    said = {key for key in HOUSE["drawn"] if rng.random() < 0.5}
+    topic = rng.choice(TOPICS)
+    if rng.random() < 0.5:
+        said.add(topic)
+    return SimulatedCase(number, topic, frozenset(said))
+
+
+def rows(count: int, seed: int) -> list[dict[str, Any]]:
     """Return an expert's feedback on cases: labels and comments."""
     feedback = []
-    for case in policy.cases(count, seed, first=1_000):
+    for case in cases(count, seed, first=1_000):
         row = {
             "id": f"c-{case.number}",
             **case.fields,
-            "value": policy.label(case),
-            "rationale": policy.comment(case),
+            "value": case.label,
+            "rationale": case.comment,
             "source": "ana",
         }
         feedback.append(row)
     return feedback
-
-
-def _policy(
-    name: str,
-    rules: Sequence[Body] = (),
-    each_topic: Mapping[str, str] | None = None,
-    **facts: Any,
-) -> Policy:
-    made = [Rule(**rule) for rule in rules]
-    if each_topic is not None:
-        for topic in TOPICS:
-            filled: Body = {}
-            for key, text in each_topic.items():
-                filled[key] = text.format(topic)
-            made.append(Rule(**filled))
-    return Policy(name, made, **facts)
-
-
-POLICIES = {name: _policy(name, **facts) for name, facts in HOUSE["policies"].items()}
-FOG = Rule(**HOUSE["fog"])
-RULES: dict[str, Rule] = {}
-for policy in POLICIES.values():
-    for rule in policy.rules:
-        RULES[rule.text] = rule
-RULES[FOG.text] = FOG
-COMMENTS: dict[str, Rule] = {}
-for rule in RULES.values():
-    for wording in WORDINGS:
-        COMMENTS[wording.format(rule.wish)] = rule
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,11 +160,12 @@ class Competence:
 
     def does(self, what: str, *parts: object) -> bool:
         """Return whether the model does a thing right in one case."""
-        return _chance(self.seed, what, *parts) < float(getattr(self, what))
+        share: float = getattr(self, what)
+        return _chance(self.seed, what, *parts) < share
 
 
-MODELS: dict[str, tuple[Policy, Competence]] = {}
-"""By a model's name, whose cases it judges and how well."""
+MODELS: dict[str, Competence] = {}
+"""By a model's name, how well it judges."""
 
 
 def _chance(*parts: object) -> float:
@@ -235,32 +173,23 @@ def _chance(*parts: object) -> float:
     return int.from_bytes(digest, "big") / 2**48
 
 
-def _deciding(rules: Sequence[Rule], case: SimulatedCase) -> list[Rule]:
-    """Return the rules of the highest rank that decide a case."""
-    by_rank = defaultdict[int, list[Rule]](list)
-    for rule in rules:
-        if rule.decides(case):
-            by_rank[rule.rank].append(rule)
-    return by_rank[max(by_rank, default=0)]
-
-
-def _voted(rules: Sequence[Rule], case: SimulatedCase) -> bool | None:
-    """Return what most of the deciding rules say; None if there are none, or in a tie."""
-    votes = 0
-    for rule in _deciding(rules, case):
-        votes += 1 if rule.value(case) else -1
-    return None if votes == 0 else votes > 0
+def _ruled(rules: Sequence[Rule], case: SimulatedCase) -> bool | None:
+    """Return what the topic's rule says, else the one about all letters; None without either."""
+    deciding = [rule for rule in rules if rule.decides(case)]
+    deciding.sort(key=lambda rule: rule.topic)
+    return deciding[-1].value(case) if deciding else None
 
 
 def _case_of(text: str) -> SimulatedCase:
     """Read the last case in a text, with all that is written of it."""
     *_, number = re.finditer(r"Case (\d+)\.", text)
     rest = text[number.start() :]
-    facts = {key for key, sentence in TEXTS.items() if sentence in rest}
-    reply = re.search(r"outputs\W+", rest)
-    if reply and rest.startswith(REPLIES["answer"], reply.end()):
-        facts.add("order")
-    return SimulatedCase(int(number[1]), frozenset(facts))
+    about = ""
+    for topic in TOPICS:
+        if HOUSE["letter"].format(topic) in rest:
+            about = topic
+    said = {key for key, sentence in REPLIES.items() if sentence in rest}
+    return SimulatedCase(int(number[1]), about, frozenset(said))
 
 
 GUIDELINE = re.compile(r"^(?:(G\d+):|-) (.+)$", re.MULTILINE)
@@ -286,7 +215,7 @@ def chat(body: Body) -> Body | str:
     Returns:
         The object that the schema asks for, or without a schema the fields in DSPy's form.
     """
-    policy, competence = MODELS[body["model"]]
+    competence = MODELS[body["model"]]
     if body.get("temperature"):
         competence = _drawn_again(competence, json.dumps(body["messages"]))
     system, user = _prompts(body["messages"])
@@ -294,11 +223,11 @@ def chat(body: Body) -> Body | str:
     schema: Body = response_format.get("json_schema", {}).get("schema", {})
     if schema:
         properties: Body = schema["properties"]
-        answer = _answer(policy, competence, system, user, properties)
+        answer = _answer(competence, system, user, properties)
         return {name: answer.get(name, TASK) for name in properties}
     *_, asked = user.rpartition(ASKED)
     *fields, _ = FIELD.findall(asked)
-    answer = _answer(policy, competence, system, user, dict.fromkeys(fields))
+    answer = _answer(competence, system, user, dict.fromkeys(fields))
     parts = []
     for name in fields:
         text = answer.get(name, TASK)
@@ -325,41 +254,40 @@ def _drawn_again(competence: Competence, request: str) -> Competence:
     return replace(competence, seed=competence.seed + 1_000 * repeated)
 
 
-def _answer(
-    policy: Policy, competence: Competence, system: str, user: str, properties: Body
-) -> Body:
+def _answer(competence: Competence, system: str, user: str, properties: Body) -> Body:
     if "changes" in properties:
         form = properties["changes"]["items"]["properties"]
         return {"changes": _distilled(competence, user, form), "conflicts": []}
     if "guidelines" in properties:
-        merges = "# Merge" in system
-        return {"guidelines": _merged(user) if merges else _listed(competence, user)}
+        if "# Merge" in system:
+            return {"guidelines": _merged(user)}
+        return {"guidelines": _listed(competence, user)}
     if "value" in properties or "result" in properties:
-        return _judged(policy, competence, system, user)
+        return _judged(competence, system, user)
     return _written(competence, user)
 
 
-def _judged(policy: Policy, competence: Competence, system: str, user: str) -> Body:
+def _judged(competence: Competence, system: str, user: str) -> Body:
     case = _case_of(user)
     rules = _rules_in(system)
     if competence.reading:
         rules += _read(competence, case, f"{system}\n{user}", rules)
-    value = _verdict(policy, competence, case, rules)
+    value = _verdict(competence, case, rules)
     ids = {text: name for name, text in GUIDELINE.findall(system)}
     findings = []
     for rule in rules:
-        if ids.get(rule.text) and rule.decides(case):
-            evidence = QUOTATIONS[rule.fact] if rule.fact in case.facts else ""
+        name = ids.get(rule.text)
+        if name and rule.decides(case):
+            holds = rule.value(case)
             finding = {
-                "guideline": ids[rule.text],
-                "evidence": evidence,
-                "value": rule.value(case),
+                "guideline": name,
+                "evidence": REPLIES[rule.sentence] if holds else "",
+                "value": holds,
             }
             findings.append(finding)
-    reason = "What our house wants decides it."
     return {
         "findings": findings[:5],
-        "rationale": reason,
+        "rationale": "What our house wants decides it.",
         "value": value,
         "result": value,
     }
@@ -379,17 +307,13 @@ def _read(
 
 
 def _verdict(
-    policy: Policy,
-    competence: Competence,
-    case: SimulatedCase,
-    rules: Sequence[Rule],
-    *parts: object,
+    competence: Competence, case: SimulatedCase, rules: Sequence[Rule], *parts: object
 ) -> bool:
     """Return what rules say if the model follows them, else its own verdict."""
-    voted = _voted(rules, case)
-    if voted is not None and competence.does("following", case.number, *parts):
-        return voted
-    return policy.label(case) == competence.does("zero", case.number, *parts)
+    ruled = _ruled(rules, case)
+    if ruled is not None and competence.does("following", case.number, *parts):
+        return ruled
+    return case.label == competence.does("zero", case.number, *parts)
 
 
 def _stated(competence: Competence, text: str) -> list[str]:
@@ -488,18 +412,17 @@ def decide(body: Body) -> Body:
     Returns:
         The answer to each of its questions, by name.
     """
-    policy, competence = MODELS[body["model"]]
+    competence = MODELS[body["model"]]
     case = _case_of(body["state"])
     answers = {}
     for name, question in body["questions"].items():
         text = question["instructions"]
         sure = _sureness(competence, case, text)
         if question["type"] == "noul":
-            broken = _breaks(case, text)
-            answers[name] = {"type": "noul", "noul": sure if broken else 1 - sure}
+            chance = sure if _breaks(case, text) else 1 - sure
+            answers[name] = {"type": "noul", "noul": chance}
         else:
-            rules = _rules_in(text)
-            value = _verdict(policy, competence, case, rules, "decision")
+            value = _verdict(competence, case, _rules_in(text), "decision")
             likely = "true" if value else "false"
             answers[name] = _choice(likely, question["criteria"], sure)
     return answers

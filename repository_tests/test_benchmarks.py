@@ -362,7 +362,7 @@ def test_house_rules_prints_what_is_there_beside_what_needs_no_model(
     assert "| answer_first | order | 60 | - | - |" in table
 
 
-# -- competence.py and scale.py ---------------------------------------------------------------------------
+# -- scale.py ---------------------------------------------------------------------------
 
 
 def rows_of(table: str) -> list[list[str]]:
@@ -371,17 +371,6 @@ def rows_of(table: str) -> list[list[str]]:
         for line in table.splitlines()
         if line.startswith("|")
     ]
-
-
-def test_competence_goes_on_where_it_stopped(tmp_path: Path) -> None:
-    file = tmp_path / "competence.jsonl"
-    command = ("competence.py", file, "--arms", "chat", "--most", "1")
-    assert "| plain | " in benchmark(*command).stdout
-    lines = file.read_text("utf-8").splitlines()
-    assert "| plain | " in benchmark(*command).stdout
-    after = file.read_text("utf-8").splitlines()
-    assert after[: len(lines)] == lines
-    assert len({json.loads(line)["cell"] for line in after}) == 2
 
 
 def test_scale_has_a_line_a_step_and_asks_nothing_twice(tmp_path: Path) -> None:
@@ -415,8 +404,9 @@ def test_a_simulated_model_learns_from_comments_and_follows_rules(
     """A model that does everything right but judge without a rule, asked in DSPy's form."""
     simulated = import_module("simulated")
     able = simulated.Competence(zero=0.0, following=1.0, distilling=1.0, reading=1.0)
-    monkeypatch.setitem(simulated.MODELS, "m", (simulated.POLICIES["plain"], able))
-    shown, *cases = simulated.rows(simulated.POLICIES["plain"], 21, seed=1)
+    monkeypatch.setitem(simulated.MODELS, "m", able)
+    shown, *others = simulated.rows(400, seed=1)
+    cases = [row for row in others if "about my battery" in row["inputs"]]
 
     def asked(user: str, field: str, system: str = "") -> Any:
         last = f"starting with the field `[[ ## {field} ## ]]`, then `[[ ## completed ## ]]`"
@@ -438,15 +428,16 @@ def test_a_simulated_model_learns_from_comments_and_follows_rules(
             for row, answer in zip(cases, answers, strict=True)
         )
 
-    assert "A good reply says by when." in asked(str(shown), "proposed_instruction")
-    assert "by when" not in asked(
-        str(shown | {"rationale": ""}), "proposed_instruction"
-    )
+    rule = "With any battery a colleague takes over."
+    assert rule in asked(str(shown), "proposed_instruction")
+    wordless = str(shown | {"rationale": ""})
+    assert rule not in asked(wordless, "proposed_instruction")
     assert [
         right(""),
-        right("A good reply says by when."),
+        right(rule),
         right(f"Example: {shown['rationale']}"),
-    ] == [0, 20, 20]
+    ] == [0, len(cases), len(cases)]
+    assert len(cases) > 9
 
 
 # -- labels.py and coverage.py -----------------------------------------------------------------------------------------
