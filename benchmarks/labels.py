@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from shared import markdown
 
 from memalign.evaluation.promise import fewest_for
-from memalign.evaluation.sentences import fewest, half_width
+from memalign.evaluation.sentences import fewest, labels_for
 from memalign.metrics import paired_share_interval, student_t, wilson_interval
 
 Claim = tuple[str, int, str]
@@ -48,12 +48,9 @@ def half_of_corrected(share: float, right: float, n: int) -> float:
 def agreements() -> Iterator[Claim]:
     """Yield claims about one judge's agreement."""
     for points in (10, 5, 3):
-
-        def is_narrow(n: int, least: float = points / 100) -> bool:
-            return half_width(0.85, n) <= least
-
         claim = f"agreement of about 85 %, to ±{points} points"
-        yield claim, fewest(is_narrow), "Wilson's interval of a share"
+        n = labels_for(0.85, points / 100)
+        yield claim, n, "Wilson's interval of a share"
     for real in (95, 90, 85):
 
         def is_above(n: int, share: float = real / 100) -> bool:
@@ -78,7 +75,7 @@ def differences() -> Iterator[Claim]:
 def traffic() -> Iterator[Claim]:
     """Yield claims about unlabelled traffic."""
     claim = "a share of about 80 % in traffic, to ±5 points,"
-    alone = fewest(lambda n: half_width(0.8, n) <= 0.05)
+    alone = labels_for(0.8, 0.05)
     yield f"{claim} by labels alone", alone, "Wilson's interval of a share"
     for right in (90, 95):
 

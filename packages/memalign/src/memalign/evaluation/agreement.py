@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -172,28 +172,28 @@ class Evaluation:
         lines = self.sentences()
         if self.comparison is not None:
             lines += ["", *str(self.comparison).splitlines()]
-        head = [""]
         names = [name.replace("_", " ") for name in self.metrics]
         columns = [["cases with a verdict", *names, "model"]]
         for side in reversed(self.sides):
-            head.append("this judge" if side is self else "the other judge")
-            figures = map(str, side.metrics.values())
+            figures = [str(figure) for figure in side.metrics.values()]
             columns.append([str(side.n), *figures, side.model_text])
+        head = ["", "the other judge", "this judge"]
+        if self.base is None:
+            head.remove("the other judge")
         return html_view(lines, head, zip(*columns, strict=True))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the figures and cases as plain JSON values."""
-        plain: dict[str, Any] = {}
-        for one in fields(self):
-            if one.name not in ("judgments", "rows"):
-                plain[one.name] = getattr(self, one.name)
+        figures = replace(self, judgments={}, rows=(), base=None)
+        plain: dict[str, Any] = msgspec.to_builtins(figures)
+        del plain["judgments"]
+        del plain["rows"]
         plain["disagreements"] = [case.id for case in self.disagreements]
-        plain["thresholds"] = self.thresholds
+        plain["thresholds"] = msgspec.to_builtins(self.thresholds)
         plain["sentences"] = self.sentences()
         if self.base is not None:
             plain["base"] = self.base.to_dict()
-        written: dict[str, Any] = msgspec.to_builtins(plain)
-        return written
+        return plain
 
 
 def measure(value_type: ValueType, cases: Cases) -> dict[str, Estimate]:

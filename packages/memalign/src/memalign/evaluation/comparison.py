@@ -92,16 +92,16 @@ def compare(first: Evaluation | Cases, second: Evaluation | Cases) -> Comparison
     new = [scored[case.id] for case in old]
     if not old:
         raise InputError(f"no case was scored in both; {_SAME_FILE}")
-    changes = []
     fixed = []
     broken = []
+    changes = []
     for one, other in zip(old, new, strict=True):
         _need_same_label(one, other)
         change = bool(other.correct) - bool(one.correct)
         changes.append(change)
         if change > 0:
             fixed.append(one.id)
-        elif change < 0:
+        if change < 0:
             broken.append(one.id)
     difference = estimate_mean(changes, clusters(old), paired_interval)
     p = mcnemar_exact(len(fixed), len(broken))

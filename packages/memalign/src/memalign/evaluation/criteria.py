@@ -185,18 +185,20 @@ def junit_xml(result: GateResult) -> bytes:
     kinds: dict[Outcome, str] = {"worse": "failure", "too few cases": "skipped"}
     outcomes = [one.outcome for one in result.criteria]
     root = ET.Element("testsuites")
-    counts = {
-        "name": title,
-        "tests": str(len(outcomes)),
-        "errors": "0",
-        "failures": str(outcomes.count("worse")),
-        "skipped": str(outcomes.count("too few cases")),
-    }
-    suite = ET.SubElement(root, "testsuite", counts)
+    suite = ET.SubElement(
+        root,
+        "testsuite",
+        name=title,
+        tests=str(len(outcomes)),
+        errors="0",
+        failures=str(outcomes.count("worse")),
+        skipped=str(outcomes.count("too few cases")),
+    )
     for one in result.criteria:
         case = ET.SubElement(suite, "testcase", classname=title, name=one.demand)
-        if one.outcome in kinds:
-            ET.SubElement(case, kinds[one.outcome], message=one.why)
+        kind = kinds.get(one.outcome)
+        if kind is not None:
+            ET.SubElement(case, kind, message=one.why)
     ET.SubElement(suite, "system-out").text = str(result)
     ET.indent(root)
     written: bytes = ET.tostring(root, encoding="utf-8", xml_declaration=True)
@@ -244,7 +246,6 @@ def _missing(figure: Estimate, threshold: float, n: int) -> int | None:
     apart = figure.value - threshold
     if apart == 0:
         return None
-    over = figure.high - figure.value
-    under = figure.value - figure.low
-    times = (max(over, under) / apart) ** 2
-    return max(math.ceil(n * times) - n, 1)
+    half = max(figure.high - figure.value, figure.value - figure.low)
+    needed = math.ceil(n * (half / apart) ** 2)
+    return max(needed - n, 1)

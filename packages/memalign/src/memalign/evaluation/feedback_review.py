@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -12,7 +12,6 @@ from memalign.evaluation.cases import (
     annotations_by_case,
     labels_of_several,
     rows_by_person,
-    same_value,
 )
 from memalign.io import FeedbackFile, FeedbackSource, label_notes, read_feedback
 from memalign.judge import Judge, named_parts, task_of
@@ -91,30 +90,30 @@ def review_feedback(
     hashes = {case.id: case.example.content_hash for case in memory.cases}
     file = _read(feedback, value_type, judge, hashes)
     rows, misfits = _sort(file, judge)
-    invalid = [*file.invalid, *misfits]
+    invalid = sorted([*file.invalid, *misfits], key=lambda error: error.line)
     cases = list(annotations_by_case(rows, hashes).values())
     ids = [_ids(case) for case in cases]
-    pairable = labels_of_several(cases)
-    commented = [row for row in rows if (row.rationale or "").strip()]
-    labels = _labels(rows)
-    taught = _labels(memory.annotations())
-    notes = label_notes(rows, value_type, taught)
+    compared = labels_of_several(cases)
     alpha = None
-    if len(pairable) > 1:
-        alpha = agreement_of_people(pairable, value_type)
+    if len(compared) > 1:
+        alpha = agreement_of_people(compared, value_type)
+    labels = _labels(rows)
+    notes = label_notes(rows, value_type, _labels(memory.annotations()))
+    commented = [row for row in rows if (row.rationale or "").strip()]
+    sources = rows_by_person(row.source for row in rows)
     return FeedbackReview(
         rows=len(rows),
         cases=len(cases),
         labelled=len(labels),
         commented=len(commented),
         labels=_counts(labels, value_type),
-        sources=dict(rows_by_person(row.source for row in rows).most_common()),
+        sources=dict(sources.most_common()),
         duplicates=tuple(names for names in ids if len(names) > 1),
         conflicts=_conflicts(cases, value_type, memory.authority),
         alpha=alpha,
-        compared=len(pairable),
+        compared=len(compared),
         status=None if judge is None else _statuses(memory, rows),
-        invalid=tuple(sorted(invalid, key=lambda error: error.line)),
+        invalid=tuple(invalid),
         notes=(*file.notes, *notes),
     )
 
@@ -163,7 +162,8 @@ def _labels(rows: Iterable[Feedback | Annotation]) -> list[Value]:
 
 def _ids(case: Sequence[Feedback]) -> tuple[str, ...]:
     """Return the ids of one case, each once."""
-    return tuple(dict.fromkeys(row.id for row in case))
+    names = dict.fromkeys(row.id for row in case)
+    return tuple(names)
 
 
 def _counts(labels: Iterable[Value], value_type: ValueType | None) -> dict[str, int]:
@@ -184,25 +184,27 @@ def _conflicts(
     authority: Sequence[str],
 ) -> tuple[ConflictingLabels, ...]:
     """Return the cases that have labels of different meaning."""
-    tolerance = 0.0 if value_type is None else value_type.tolerance
     found = []
     for case in cases:
         values = {str(row.key): row.value for row in case if row.value is not None}
-        if not _all_alike(list(values.values()), tolerance):
+        if _differ(values.values(), value_type):
             label = policy_label(case, authority)
             conflict = ConflictingLabels(_ids(case), values, label)
             found.append(conflict)
     return tuple(found)
 
 
-def _all_alike(values: Sequence[Value], tolerance: float) -> bool:
-    """Return whether every two values are the same, by the least and the most or by the first."""
-    if not values:
-        return True
-    first = values[0]
-    if any(isinstance(value, str) for value in values):
-        return all(same_value(first, value, tolerance) for value in values)
-    return same_value(min(values), max(values), tolerance)
+def _differ(values: Collection[Value], kind: ValueType | None) -> bool:
+    """Return whether two of the values mean different labels; of numbers, the least and the most.
+
+    White space around text does not count.
+    """
+    if values and kind is not None and kind.numeric:
+        return not kind.agree(min(values), max(values))
+    meant = set()
+    for value in values:
+        meant.add(value.strip() if isinstance(value, str) else value)
+    return len(meant) > 1
 
 
 def _statuses(memory: Memory, rows: Iterable[Feedback]) -> dict[str, int]:

@@ -7,10 +7,10 @@ judge in a quarter of the drawings, and not in one of forty (docs/decisions/0021
 from __future__ import annotations
 
 import math
+import statistics
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -115,9 +115,12 @@ def share_interval(right: Sequence[float], groups: Groups = None) -> Interval | 
         groups: The group of each case, which decides how many cases they are worth.
     """
     effect, degrees = design_effect(right, groups)
-    successes = sum(right) / effect
-    n = len(right) / effect
-    return wilson_interval(successes, n, level=LEVEL, degrees=degrees)
+    return wilson_interval(
+        sum(right) / effect,
+        len(right) / effect,
+        level=LEVEL,
+        degrees=degrees,
+    )
 
 
 def paired_interval(changes: Sequence[float], groups: Groups = None) -> Interval | None:
@@ -128,10 +131,13 @@ def paired_interval(changes: Sequence[float], groups: Groups = None) -> Interval
         groups: The group of each case.
     """
     effect, degrees = design_effect(changes, groups)
-    worse = changes.count(-1) / effect
-    better = changes.count(1) / effect
-    n = len(changes) / effect
-    return paired_share_interval(worse, better, n, level=LEVEL, degrees=degrees)
+    return paired_share_interval(
+        changes.count(-1) / effect,
+        changes.count(1) / effect,
+        len(changes) / effect,
+        level=LEVEL,
+        degrees=degrees,
+    )
 
 
 def mean_interval(values: Sequence[float], groups: Groups = None) -> Interval | None:
@@ -140,10 +146,10 @@ def mean_interval(values: Sequence[float], groups: Groups = None) -> Interval | 
     if n < _FEWEST:
         return None
     effect, degrees = design_effect(values, groups)
-    mean = float(np.mean(values))
-    variance = float(np.var(values, ddof=1))
-    error = math.sqrt(effect * variance / n)
-    half = student_t(LEVEL, degrees or n - 1) * error
+    t = student_t(LEVEL, degrees or n - 1)
+    variance = statistics.variance(values)
+    half = t * math.sqrt(effect * variance / n)
+    mean = statistics.fmean(values)
     return mean - half, mean + half
 
 
@@ -155,7 +161,9 @@ def agreement_interval(
 ) -> Interval | None:
     """Return the interval of kappa or CCC, by Tukey's jackknife (1958) with Student's t.
 
-    A CCC is taken on Fisher's scale; at 1 and -1, where that has no end, as labels are.
+    It is taken after four more cases (or groups) were added, one for each way in which verdict and
+    label can meet, as Agresti and Coull (1998) add them for a share: so a judge that is always
+    right has an interval too.
 
     Args:
         statistic: `cohen_kappa` or `ccc`.
@@ -168,49 +176,22 @@ def agreement_interval(
         left out leaves no figure.
     """
     value = statistic(values, truth)
-    parts = np.arange(len(truth)) if groups is None else _codes(groups)
+    n = len(truth)
+    parts = np.arange(n) if groups is None else _codes(groups)
     parts = parts % _MOST
-    if value is None or len(np.unique(parts)) < _FEWEST:
+    count = len(np.unique(parts))
+    if value is None or count < _FEWEST:
         return None
-    if statistic is ccc and abs(value) < 1:
-        return _score_interval(value, values, truth, parts)
-    return _label_interval(statistic, value, values, truth, parts)
-
-
-def _score_interval(
-    value: float, values: Sequence[Any], truth: Sequence[Any], parts: Codes
-) -> Interval | None:
-    """Return the jackknife's interval of a CCC between -1 and 1, on Fisher's scale."""
-    measure = partial(KERNELS[ccc], first=values, second=truth)
-    _, half = _jackknife(measure, np.ones(len(parts)), parts)
-    if half is None:
-        return None
-    place = math.atanh(value)
-    half /= 1 - value * value
-    return math.tanh(place - half), math.tanh(place + half)
-
-
-def _label_interval(
-    statistic: Statistic,
-    value: float,
-    values: Sequence[Any],
-    truth: Sequence[Any],
-    parts: Codes,
-) -> Interval | None:
-    """Return the jackknife's interval after four more cases (or groups) were added.
-
-    They are one for each way in which verdict and label can meet, as Agresti and Coull (1998) add
-    them for a share: so a judge that is always right has an interval too.
-    """
-    two = _two_labels([*truth, *values], ordered=statistic is ccc)
-    verdicts, people = zip(*product(two, repeat=2), strict=True)
-    first = [*values, *verdicts]
-    second = [*truth, *people]
-    size = max(1, round(len(parts) / len(np.unique(parts))))
-    weights = np.append(np.ones(len(parts)), [size] * 4)
-    places = np.append(parts, parts.max() + 1 + np.arange(4))
-    measure = partial(KERNELS[statistic], first=first, second=second)
-    middle, half = _jackknife(measure, weights, places)
+    one, other = _two_labels([*truth, *values], ordered=statistic is ccc)
+    measure = partial(
+        KERNELS[statistic],
+        first=[*values, one, one, other, other],
+        second=[*truth, one, other, one, other],
+    )
+    size = max(1, round(n / count))
+    weights = np.append(np.ones(n), [size] * 4)
+    added = parts.max() + np.arange(1, 5)
+    middle, half = _jackknife(measure, weights, np.append(parts, added))
     if half is None:
         return None
     low = min(value, middle - half)
@@ -242,19 +223,20 @@ def _jackknife(
         The figure of all cases, and half of its interval; None where one part left out leaves no
         figure, or none changes it.
     """
+    (value,) = measure(weights[None])
     every = np.unique(parts)
     count = len(every)
-    value = float(measure(weights[None])[0])
     chunks = math.ceil(count * len(parts) / _CELLS)
     squares = 0.0
     for chunk in np.array_split(every, chunks):
         others = parts != chunk[:, None]
         away = measure(weights * others) - value
-        squares += float((away**2).sum())
+        squares += float(away @ away)
     error = math.sqrt((count - 1) / count * squares)
     if not math.isfinite(error) or error < 1e-12:
-        return value, None
-    return value, student_t(LEVEL, count - 1) * error
+        return float(value), None
+    half = student_t(LEVEL, count - 1) * error
+    return float(value), half
 
 
 # -- groups ---------------------------------------------------------------------------------------
@@ -284,18 +266,19 @@ def design_effect(
     if groups is None:
         return 1.0, None
     codes = _codes(groups)
-    away = np.asarray(values, dtype=float) - np.mean(values)
     sizes = np.bincount(codes[:labelled])
     count = int(np.count_nonzero(sizes))
-    most = float((sizes**2).sum() / sizes.sum())
+    most = float(sizes @ sizes / sizes.sum())
+    away = np.asarray(values, dtype=float)
+    away = away - away.mean()
+    alone = float(away @ away)
     shown = most
-    alone = float((away**2).sum())
     if alone > 0:
         sums = np.bincount(codes, away)
-        between = float((sums**2).sum())
-        shown = max(1.0, between / alone * count / (count - 1))
-    effect = (count * shown + together * most) / (count + together)
-    return effect, count - 1
+        between = float(sums @ sums) / alone
+        shown = max(1.0, between * count / (count - 1))
+    total = count * shown + together * most
+    return total / (count + together), count - 1
 
 
 def _codes(groups: Sequence[str]) -> Codes:

@@ -161,15 +161,13 @@ def _of_this_memory(
 
 async def _ranked(judge: Judge, rated: Rated, n: int) -> tuple[NextCase, ...]:
     """Choose the most useful cases, each far from those chosen before."""
-    usefulness = Usefulness(judge)
     vectors = await _embedded([example for example, _ in rated])
-    degrees = await usefulness.degrees(rated, vectors)
+    degrees = await Usefulness(judge).degrees(rated, vectors)
     worth = np.array(_scores(rated, degrees))
     apart = np.ones(len(rated))
-    free = np.ones(len(rated), dtype=bool)
     chosen = []
     for _ in range(min(n, len(rated))):
-        products = np.where(free, worth * apart, -1.0)
+        products = worth * apart
         place = int(np.argmax(products))
         example, _ = rated[place]
         case = NextCase(
@@ -178,9 +176,10 @@ async def _ranked(judge: Judge, rated: Rated, n: int) -> tuple[NextCase, ...]:
             score=round(float(products[place]), 3),
         )
         chosen.append(case)
-        free[place] = False
-        likeness = np.clip(vectors @ vectors[place], 0.0, 1.0)
-        apart = np.minimum(apart, 1 - likeness)
+        likeness = vectors @ vectors[place]
+        distance = 1 - np.clip(likeness, 0.0, 1.0)
+        apart = np.minimum(apart, distance)
+        apart[place] = -1.0  # below all others from now on
     return tuple(chosen)
 
 
@@ -219,10 +218,10 @@ def _scores(rated: Rated, degrees: Sequence[Degrees]) -> list[float]:
     """Return the mean of the degrees of each case; the content breaks ties, as if by chance."""
     scores = []
     for (example, _), reasons in zip(rated, degrees, strict=True):
-        mean = min(1.0, fmean(reasons.values()))
+        mean = fmean(reasons.values())
         digits = example.content_hash[:8]
         chance = int(digits, 16) / 16**8
-        score = mean * (1 - _TIE) + _TIE * chance
+        score = mean + _TIE * (chance - mean)
         scores.append(score)
     return scores
 
@@ -239,15 +238,18 @@ def _degrees(judgment: Judgment, nearest: float | None) -> Degrees:
     heard = 0.0
     meant = set()
     for finding in judgment.findings:
-        certain = finding.probability
-        heard = max(heard, 1.0 if certain is None else abs(2 * certain - 1))
+        certain = 1.0
+        if finding.probability is not None:
+            certain = abs(2 * finding.probability - 1)
+        heard = max(heard, certain)
         if finding.value is not None:
             meant.add(finding.value)
     confidence = 1.0 if judgment.confidence is None else judgment.confidence
     unlike = 1.0
     likeness = "memory has no cases yet"
     if nearest is not None:
-        unlike = min(1.0, max(0.0, (1 - nearest) / (1 - RELEVANT) / 2))
+        distance = (1 - nearest) / (1 - RELEVANT) / 2
+        unlike = min(1.0, max(0.0, distance))
         likeness = f"unlike every case in memory (likeness at most {nearest:.2f})"
     return {
         "no guideline applies": 1 - heard,

@@ -87,10 +87,6 @@ def with_confidence(cases: Cases) -> list[ScoredCase]:
     return [case for case in cases if None not in (case.value, case.confidence)]
 
 
-def _sure(cases: Cases, at: float) -> list[ScoredCase]:
-    return [case for case in cases if (case.confidence or 0.0) >= at]
-
-
 def passing(cases: Cases, at: float, label: str | None = None) -> Passing:
     """Measure the verdicts whose confidence is at least `at`.
 
@@ -107,6 +103,10 @@ def passing(cases: Cases, at: float, label: str | None = None) -> Passing:
         share=len(sure) / max(len(cases), 1),
         agreement=accuracy(sure),
     )
+
+
+def _sure(cases: Cases, at: float) -> list[ScoredCase]:
+    return [case for case in cases if (case.confidence or 0.0) >= at]
 
 
 def steps_of(cases: Cases, label: str | None = None) -> list[Passing]:
@@ -189,17 +189,16 @@ def _unproven(steps: Sequence[Passing], least: float, fewest: int) -> Promise:
     wide = [step for step in steps if step.share >= _FIRST_SHARE]
     best = max(wide, key=lambda step: (step.agreement.value or 0.0, step.n))
     agreed = best.agreement.value or 0.0
+    highest = best.agreement.high or 1.0
     missing = None
-    if (best.agreement.high or 1.0) < least:
+    if highest < least:
         advice = ", so that labels alone will not help"
     elif agreed <= least:
         advice = ", which does not tell yet: label more"
     else:
-        variance = least * (1 - least)
-        needed = _Z_SQUARED * variance / (agreed - least) ** 2
-        cases_needed = max(needed, _FIRST_TEST * fewest)
-        more = (cases_needed - best.n) / best.share
-        missing = max(1, math.ceil(more))
+        needed = _Z_SQUARED * least * (1 - least) / (agreed - least) ** 2
+        needed = max(needed, _FIRST_TEST * fewest)
+        missing = max(1, math.ceil((needed - best.n) / best.share))
         advice = f"; about {missing:,} more labels would prove it"
     why = (
         f"at a confidence of {best.at:g} or more people agree in {agreed:.1%} of "
@@ -210,13 +209,15 @@ def _unproven(steps: Sequence[Passing], least: float, fewest: int) -> Promise:
 
 def binomial_tail(most: int, n: int, share: float) -> float:
     """Return the probability of at most `most` of `n` cases, each with the probability `share`."""
-    yes = math.log(share)
     no = math.log1p(-share)
-    total = 0.0
-    for k in range(min(most, n) + 1):
-        rest = n - k
-        ways = math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(rest + 1)
-        total += math.exp(ways + k * yes + rest * no)
+    odds = math.log(share) - no
+    # As a logarithm, because the first of many cases are too unlikely for a float.
+    chance = n * no
+    total = math.exp(chance)
+    for count in range(1, min(most, n) + 1):
+        likelier = (n - count + 1) / count
+        chance += math.log(likelier) + odds
+        total += math.exp(chance)
     return min(1.0, total)
 
 

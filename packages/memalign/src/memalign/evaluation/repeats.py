@@ -55,19 +55,20 @@ async def repeated(
     drawn = [example for example in examples if example.id in scored]
     drawn.sort(key=lambda example: example.content_hash)
     sample = drawn[:_SAMPLE]
-    rounds = []
-    for _ in range(times - 1):
-        rounds.append(await ask(sample))
-    turned: list[bool] = []
-    stopped = ""
+    again: dict[str, list[Judgment]] = {example.id: [] for example in sample}
     usage = Usage()
-    for example, *judgments in zip(sample, *rounds, strict=True):
-        usage = sum((judgment.usage for judgment in judgments), usage)
+    for _ in range(times - 1):
+        for judgment in await ask(sample):
+            usage += judgment.usage
+            again[judgment.id].append(judgment)
+    turned = []
+    stopped = ""
+    for name, judgments in again.items():
         failed = [one.error or "" for one in judgments if one.value is None]
         if failed:
             stopped = stopped or failed[0]
         else:
-            turned.append(_turns(scored[example.id], judgments))
+            turned.append(_turns(scored[name], judgments))
     result = Repeated(
         times=times,
         n=len(turned),

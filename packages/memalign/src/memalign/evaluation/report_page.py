@@ -155,7 +155,8 @@ def report(
 def _agreement(judge: Judge, evaluation: Evaluation, against: str) -> Section:
     """Put the judge beside the other judge and each person, and people beside each other."""
     kind = judge.value_type
-    rows: list[Row] = [[judge.name, *evaluation.metrics.values()]]
+    metrics = evaluation.metrics
+    rows: list[Row] = [[judge.name, *metrics.values()]]
     if evaluation.base is not None and evaluation.comparison is not None:
         rows.append([against, *evaluation.base.metrics.values()])
     by_person = _cases_by_person(evaluation)
@@ -167,8 +168,9 @@ def _agreement(judge: Judge, evaluation: Evaluation, against: str) -> Section:
     shared = labels_of_several(annotations.values())
     same = _agreement_of_pairs(shared, kind)
     if shared:
-        others = [""] * (len(evaluation.metrics) - 1)
+        others = [""] * (len(metrics) - 1)
         rows.append(["people with each other", same, *others])
+    names = [name.replace("ccc", "CCC").replace("_", " ") for name in metrics]
     lines = say(
         "beside",
         one=evaluation,
@@ -177,10 +179,7 @@ def _agreement(judge: Judge, evaluation: Evaluation, against: str) -> Section:
         shared=len(shared),
         alpha=agreement_of_people(shared, kind),
     )
-    head = [""]
-    for name in evaluation.metrics:
-        head.append(name.replace("ccc", "CCC").replace("_", " "))
-    return Section("How often it agrees with people", lines, head, rows)
+    return Section("How often it agrees with people", lines, ["", *names], rows)
 
 
 def _cases_by_person(evaluation: Evaluation) -> dict[str, list[ScoredCase]]:
@@ -191,9 +190,8 @@ def _cases_by_person(evaluation: Evaluation) -> dict[str, list[ScoredCase]]:
     for case in evaluation.cases:
         given = labels_by_source(annotations[case.id])
         for source, label in given.items():
-            person = spelled[source]
-            own = replace(case, label=label)
-            found.setdefault(person, []).append(own)
+            cases = found.setdefault(spelled[source], [])
+            cases.append(replace(case, label=label))
     return found
 
 
@@ -213,7 +211,6 @@ def _where_it_errs(
 ) -> Section:
     """Show how labels and verdicts meet, and three cases of each of the commonest errors."""
     names = [value_text(label) for label in evaluation.labels]
-    head = ["people ↓ judge →", *names]
     rows = []
     for name, counts in zip(names, evaluation.confusion, strict=True):
         rows.append([name, *map(str, counts)])
@@ -224,14 +221,18 @@ def _where_it_errs(
         if rows:
             title = f"People say {case.label}, the judge says {case.value}"
         kinds.setdefault(title, []).append(case)
-    errors = []
     commonest = sorted(kinds, key=lambda title: -len(kinds[title]))
-    for title in commonest:
+    errors = []
+    for title in commonest[:_ERRORS]:
         alike = kinds[title]
-        counted = f"{title}: {len(alike)}"
-        errors.append((counted, alike[:_EXAMPLES]))
-    lines = say("errors", kinds=len(errors), listed=_ERRORS)
-    return Section("Where it errs", lines, head, rows, errors=errors[:_ERRORS])
+        errors.append((f"{title}: {len(alike)}", alike[:_EXAMPLES]))
+    return Section(
+        "Where it errs",
+        lines=say("errors", kinds=len(kinds), listed=_ERRORS),
+        head=["people ↓ judge →", *names],
+        rows=rows,
+        errors=errors,
+    )
 
 
 def _guidelines(judge: Judge, evaluation: Evaluation) -> Section:
@@ -245,19 +246,20 @@ def _guidelines(judge: Judge, evaluation: Evaluation) -> Section:
     for guideline in used[:_LISTED]:
         keys = memory.sources_of(guideline)
         people = rows_by_person(key.source for key in keys)
-        taught_by = []
-        for name, count in people.most_common(_EXAMPLES):
-            taught_by.append(f"{name} ({count})")
+        named = [f"{name} ({n})" for name, n in people.most_common(_EXAMPLES)]
         row = [
             guideline.id,
             guideline.text,
-            ", ".join(taught_by),
+            ", ".join(named),
             str(applied[guideline.id]),
         ]
         rows.append(row)
-    lines = say("guidelines", count=len(used), listed=_LISTED)
-    head = ("", "guideline", "taught by", "applied")
-    return Section("What people taught it", lines, head, rows)
+    return Section(
+        "What people taught it",
+        lines=say("guidelines", count=len(used), listed=_LISTED),
+        head=("", "guideline", "taught by", "applied"),
+        rows=rows,
+    )
 
 
 def _cost(evaluation: Evaluation) -> list[str]:
@@ -266,14 +268,12 @@ def _cost(evaluation: Evaluation) -> list[str]:
     seconds = []
     for judgment in evaluation.judgments.values():
         if judgment.error is None:
-            seconds.append(sum(judgment.usage.seconds.values()))
-            if judgment.usage.cost is not None:
-                costs.append(judgment.usage.cost)
-    return say(
-        "cost",
-        dollars=statistics.fmean(costs) if costs else None,
-        seconds=statistics.median(seconds),
-    )
+            usage = judgment.usage
+            seconds.append(sum(usage.seconds.values()))
+            if usage.cost is not None:
+                costs.append(usage.cost)
+    dollars = statistics.fmean(costs) if costs else None
+    return say("cost", dollars=dollars, seconds=statistics.median(seconds))
 
 
 def _reported_cases(evaluation: Evaluation) -> dict[str, ReportedCase]:

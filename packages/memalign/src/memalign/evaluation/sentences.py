@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable
@@ -11,7 +12,6 @@ from memalign.evaluation.cases import (
     Cases,
     clusters,
     labels,
-    same_value,
     verdicts,
     with_verdict,
 )
@@ -27,6 +27,7 @@ __all__ = [
     "PASSING",
     "fewest",
     "half_width",
+    "labels_for",
     "passing_rows",
     "plan_of",
     "sentences_of",
@@ -46,7 +47,8 @@ def sentences_of(evaluation: Evaluation) -> list[str]:
     lines = _agreement(evaluation)
     for traffic in evaluation.traffic:
         where = f"{traffic.system}: " if traffic.system else ""
-        lines += [where + line for line in say("traffic", one=traffic)]
+        for line in say("traffic", one=traffic):
+            lines.append(where + line)
     if evaluation.promise is not None:
         lines += say("promise", one=evaluation.promise)
     if evaluation.repeated is not None:
@@ -57,25 +59,34 @@ def sentences_of(evaluation: Evaluation) -> list[str]:
 def table_of(evaluation: Evaluation) -> list[str]:
     """Write the figures of an evaluation, one on a line."""
     one = evaluation
-    said: dict[str, list[str]] = {}
     names = [value_text(label) for label in one.labels]
+    said: dict[str, list[str]] = {}
     for name, counts in zip(names, one.confusion, strict=True):
-        for verdict, count in zip(names, counts, strict=True):
-            if count:
-                words = f"{count} {verdict}"
-                said.setdefault(name, []).append(words)
-    total = one.n + one.unscored + one.unlabelled
-    return say("table", one=one, total=total, named=_LISTED_IDS, said=said)
+        pairs = zip(counts, names, strict=True)
+        words = [f"{count} {verdict}" for count, verdict in pairs if count]
+        if words:
+            said[name] = words
+    return say(
+        "table",
+        one=one,
+        total=one.n + one.unscored + one.unlabelled,
+        named=_LISTED_IDS,
+        said=said,
+    )
 
 
 def passing_rows(evaluation: Evaluation) -> list[list[str | Estimate]]:
     """Return the rows of the table of what may pass without a person; the agreement is a figure."""
     rows: list[list[str | Estimate]] = []
     for step in evaluation.thresholds:
-        verdict = step.label or "any"
-        passes = percent(step.share)
-        left = percent(1 - step.share)
-        rows.append([verdict, f"{step.at:g}", passes, step.agreement, left])
+        row = [
+            step.label or "any",
+            f"{step.at:g}",
+            percent(step.share),
+            step.agreement,
+            percent(1 - step.share),
+        ]
+        rows.append(row)
     return rows
 
 
@@ -113,13 +124,12 @@ def constant_label(kind: ValueType, cases: Cases) -> tuple[Value, float]:
         cases: Labelled cases.
     """
     meant = labels(cases)
-    constant = Counter(meant).most_common(1)[0][0]
     if kind.kind == "float":
-        constant = sorted(meant)[len(meant) // 2]
-    right = 0
-    for label in meant:
-        right += same_value(constant, label, kind.tolerance)
-    return constant, right / len(meant)
+        constant: Value = statistics.median_high(meant)
+    else:
+        constant = statistics.mode(meant)
+    right = [kind.agree(constant, label) for label in meant]
+    return constant, statistics.fmean(right)
 
 
 def recalls(cases: Cases) -> list[tuple[Value, int, float]]:
@@ -129,10 +139,10 @@ def recalls(cases: Cases) -> list[tuple[Value, int, float]]:
         cases: Cases with a verdict.
     """
     meant = Counter(labels(cases))
-    pairs = Counter(zip(labels(cases), verdicts(cases), strict=True))
+    given = Counter(labels([case for case in cases if case.correct]))
     found = []
     for label, n in meant.most_common(_NAMED):
-        share = pairs[label, label] / n
+        share = given[label] / n
         found.append((label, n, share))
     return found
 
@@ -143,17 +153,19 @@ def lean(cases: Cases) -> Lean | None:
     Args:
         cases: Cases with a verdict.
     """
-    said = Counter(verdicts(cases))
-    meant: Counter[Value | None] = Counter(labels(cases))
-    label = max(said, key=lambda value: said[value] - meant[value])
+    said = verdicts(cases)
+    meant = labels(cases)
+    more = Counter(said)
+    more.subtract(meant)
+    label, _ = more.most_common(1)[0]
     changes = []
     for case in cases:
         change = (case.value == label) - (case.label == label)
         changes.append(change)
-    more = estimate_mean(changes, clusters(cases), paired_interval)
-    if (more.low or 0) <= 0:
+    mean = estimate_mean(changes, clusters(cases), paired_interval)
+    if mean.low is None or mean.low <= 0:
         return None
-    return Lean(label, said[label], meant[label])
+    return Lean(label, said=said.count(label), meant=meant.count(label))
 
 
 def mean_error(cases: Cases) -> Estimate:
@@ -173,9 +185,9 @@ def plan_of(evaluation: Evaluation) -> list[str]:
     """Say what more labels would show."""
     n = evaluation.n
     accuracy = evaluation.metrics["accuracy"]
-    if accuracy.value is None or accuracy.low is None or accuracy.high is None:
-        return say("plan", n=n, half=None, goals={})
     share = accuracy.value
+    if share is None or accuracy.low is None or accuracy.high is None:
+        return say("plan", n=n, half=None, goals={})
     half = (accuracy.high - accuracy.low) / 2
     # Above 1 where cases belong together.
     wider = half / half_width(share, n)
@@ -183,11 +195,7 @@ def plan_of(evaluation: Evaluation) -> list[str]:
     goals = {"half of that": half / 2, "±5 points": 0.05, "±3 points": 0.03}
     more = {}
     for words, goal in goals.items():
-
-        def reaches(n: int, goal: float = goal) -> bool:
-            return half_width(share, n) <= goal
-
-        needed = worth * fewest(reaches)
+        needed = worth * labels_for(share, goal)
         more[words] = round(needed) - n
     return say("plan", n=n, half=half, goals=more)
 
@@ -196,6 +204,11 @@ def half_width(share: float, n: int) -> float:
     """Return half of Wilson's interval of a share, as a share: 0.06 for 0.9 of 100 cases."""
     low, high = wilson_interval(share * n, n) or (0.0, 1.0)
     return (high - low) / 2
+
+
+def labels_for(share: float, half: float) -> int:
+    """Return the fewest labels from which on a share is known to so much on either side."""
+    return fewest(lambda n: half_width(share, n) <= half)
 
 
 def fewest(holds: Callable[[int], bool]) -> int:

@@ -9,6 +9,7 @@ fails at thirty labels; benchmarks/coverage.py has tried it.
 from __future__ import annotations
 
 import math
+import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -125,15 +126,16 @@ def traffic_of(
     Returns:
         One result for each system, or one for all rows.
     """
-    left_out = taught or {}
     by_system: dict[str | None, list[ScoredCase]] = {}
     for row in rows:
         by_system.setdefault(row.system, []).append(row)
+    left_out = taught or {}
+    scored = with_verdict(cases)
     results = []
     for system, own_rows in by_system.items():
-        own = with_verdict(cases)
+        own = scored
         if len(by_system) > 1:
-            own = [case for case in own if case.system == system]
+            own = [case for case in scored if case.system == system]
         known = left_out.get(system, 0)
         results.append(_traffic(kind, own, own_rows, system, known))
     return tuple(results)
@@ -186,18 +188,19 @@ def _share(
     said = _numbers(label, verdicts(cases))
     own = _numbers(label, verdicts(judged))
     groups = clusters(cases)
-    refused = refusal(people, said, groups)
     corrected = Estimate(value=None)
+    refused = refusal(people, said, groups)
     if not refused:
-        correct = corrected_mean if label is None else corrected_share
         rest = _numbers(label, verdicts(others))
-        corrected = correct(people, said, rest, groups, clusters(others))
-    if label is None and not refused:
-        corrected = _on_scale(kind, corrected)
+        parts = (people, said, rest, groups, clusters(others))
+        if label is None:
+            corrected = _on_scale(kind, corrected_mean(*parts))
+        else:
+            corrected = corrected_share(*parts)
     interval = mean_interval if label is None else share_interval
     return Share(
         label="mean" if label is None else value_text(label),
-        judge=sum(own) / len(own) if own else math.nan,
+        judge=statistics.fmean(own) if own else math.nan,
         corrected=corrected,
         people=estimate_mean(people, groups, interval),
         refused=refused,
@@ -214,7 +217,8 @@ def _numbers(label: Value | None, values: Iterable[Any]) -> list[float]:
 def _on_scale(kind: ValueType, figure: Estimate) -> Estimate:
     """Keep the mean of a score and its interval between the bounds of the scale."""
     ends: Any = (figure.value, figure.low, figure.high)
-    value, low, high = np.clip(ends, kind.low, kind.high).tolist()
+    inside = np.clip(ends, kind.low, kind.high)
+    value, low, high = inside.tolist()
     return Estimate(value=value, low=low, high=high)
 
 
@@ -240,10 +244,12 @@ def _not_at_random(
     rest = np.array(_numbers(label, verdicts(others)))
     here = labelled.mean()
     there = rest.mean()
-    variance = labelled.var() / len(labelled) + rest.var() / len(rest)
+    error = math.hypot(
+        labelled.std() / math.sqrt(len(labelled)),
+        rest.std() / math.sqrt(len(rest)),
+    )
     spread = np.append(labelled, rest).std()
-    chance = max(3 * math.sqrt(variance), spread / 5)
-    if abs(here - there) <= chance:
+    if abs(here - there) <= max(3 * error, spread / 5):
         return []
     return [
         f"by the judge's verdicts, {name} is {here:.2f} of labelled and {there:.2f} "
@@ -271,7 +277,10 @@ def refusal(people: Numbers, judge: Numbers, groups: Groups = None) -> str:
             f"the judge says the same of {commonest} of {n} labelled cases, "
             "so its errors cannot be measured"
         )
-    if np.std(people) == 0 or n * np.corrcoef(people, judge)[0, 1] ** 2 < _CHANCE:
+    correlation = 0.0
+    if np.std(people) > 0:
+        correlation = statistics.correlation(people, judge)
+    if n * correlation**2 < _CHANCE:
         return f"the judge's verdicts go with people's labels no more than by chance, on {n} cases"
     return ""
 
@@ -303,28 +312,44 @@ def corrected_share(
     y = np.array(people, dtype=float)
     said = np.array(judge, dtype=int)
     every = np.array([*judge, *others], dtype=float)
-    # The two strata: labelled cases of which the judge does not say it, and says it.
-    n = np.bincount(said, minlength=2)
-    sizes = np.maximum(n, 1)
-    inside = np.bincount(said, y, minlength=2) / sizes
-    inside[n == 0] = y.mean()
     share = every.mean()
     weight = np.array([1 - share, share])
+    n, inside = _strata(y, said)
     slope = inside[1] - inside[0]
-    wrong = y - inside[said]
+    # What each case adds to the error: as a verdict, and where it has a label as that too.
     influence = slope * (every - share) / len(every)
-    influence[: len(y)] += weight[said] / sizes[said] * wrong
+    wrong = y - inside[said]
+    part = weight / np.maximum(n, 1)
+    influence[: len(y)] += wrong * part[said]
     effect, t = _worth(influence, len(y), groups, other_groups)
-    down, up = _moves(
-        np.append(inside, share),
-        np.append(n, len(every)) / effect,
-        np.append(weight, slope),
-        t,
+    # The figure is a sum of three shares, and each moves it by so much.
+    shares = np.append(inside, share)
+    independent = np.append(n, len(every)) / effect
+    factors = np.append(weight, slope)
+    ends = _wilson(shares, independent, t)
+    moves = factors * (ends - shares)
+    down = np.linalg.norm(moves.min(axis=0))
+    up = np.linalg.norm(moves.max(axis=0))
+    value = weight @ inside
+    return Estimate(
+        value=float(value),
+        low=max(0.0, float(value - down)),
+        high=min(1.0, float(value + up)),
     )
-    value = float(weight @ inside)
-    low = max(0.0, value - down)
-    high = min(1.0, value + up)
-    return Estimate(value=value, low=low, high=high)
+
+
+def _strata(y: Floats, said: Any) -> tuple[Any, Floats]:
+    """Part labelled cases into those that the judge does not say it of, and those it does.
+
+    Returns:
+        How many there are of either, and the share of each that people say it of; that of all where
+        there is none.
+    """
+    n = np.bincount(said, minlength=2)
+    meant = np.bincount(said, y, minlength=2)
+    inside = np.full(2, y.mean())
+    np.divide(meant, n, out=inside, where=n > 0)
+    return n, inside
 
 
 def corrected_mean(
@@ -338,42 +363,32 @@ def corrected_mean(
     y = np.array(people, dtype=float)
     every = np.array([*judge, *others], dtype=float)
     said = every[: len(y)]
-    slope, start = np.polyfit(said, y, 1)
     mean = every.mean()
-    value = float(start + slope * mean)
-    wrong = y - start - slope * said
+    slope, start = np.polyfit(said, y, 1)
+    fitted = start + slope * said
+    wrong = y - fitted
     influence = slope * (every - mean) / len(every)
     influence[: len(y)] += wrong / (len(y) - 1)
     effect, t = _worth(influence, len(y), groups, other_groups)
-    half = t * math.sqrt(effect) * float(np.linalg.norm(influence))
+    error = math.sqrt(effect) * np.linalg.norm(influence)
+    half = float(t * error)
+    value = float(start + slope * mean)
     return Estimate(value=value, low=value - half, high=value + half)
 
 
-def _moves(shares: Floats, n: Floats, factors: Floats, t: float) -> tuple[float, float]:
-    """Return how far a sum of shares reaches down and up (Zou and Donner 2008).
-
-    Args:
-        shares: The shares.
-        n: How many independent cases each rests on.
-        factors: How much each moves the sum.
-        t: Student's t.
-    """
-    moves = factors * (_wilson(shares, n, t) - shares)
-    down = np.linalg.norm(moves.min(axis=0))
-    up = np.linalg.norm(moves.max(axis=0))
-    return float(down), float(up)
-
-
 def _wilson(share: Floats, n: Floats, t: float) -> Floats:
-    """Return the lower and the upper ends of Wilson's intervals (1927); with no case, 0 and 1."""
+    """Return the lower and the upper ends of Wilson's intervals (1927); with no case, 0 and 1.
+
+    They are combined as Zou and Donner (2008) combine intervals of shares.
+    """
     added = t * t
     total = n + added
-    middle = (n * share + added / 2) / total
-    variance = n * share * (1 - share) + added / 4
-    half = t * np.sqrt(variance) / total
+    middle = n * share + added / 2
+    variance = n * share * (1 - share)
+    half = t * np.sqrt(variance + added / 4)
     low = middle - half
     high = middle + half
-    return np.stack([low, high])
+    return np.stack([low, high]) / total
 
 
 def _worth(
@@ -390,8 +405,14 @@ def _worth(
     named = None
     if groups or others:
         alone = [f"alone {place}" for place in range(len(influence))]
-        named = [*(groups or alone[:labelled]), *(others or alone[labelled:])]
+        first = groups or alone[:labelled]
+        second = others or alone[labelled:]
+        named = [*first, *second]
     effect, degrees = design_effect(
-        influence, named, labelled=labelled, together=_ALL_TOGETHER
+        influence,
+        named,
+        labelled=labelled,
+        together=_ALL_TOGETHER,
     )
-    return effect, student_t(LEVEL, (degrees or labelled - 1) - 1)
+    degrees = degrees or labelled - 1
+    return effect, student_t(LEVEL, degrees - 1)
