@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import re
+import sys
 import tomllib
 from itertools import chain
 from pathlib import Path
+from types import FrameType
 
 import pytest
 from checkout import PROGRAM, ROOT
 
 import memalign
+from memalign import Example
+from memalign.memory import Annotation, Case, Memory
+from memalign.types import CodeTest, Guideline
 from tests.cli.conftest import invoke
 from tests.support.endpoint import Endpoint
 
@@ -126,6 +131,41 @@ def test_contributing_names_files_and_functions_that_exist() -> None:
     }
     server = ROOT / "packages/memalign-server/src"
     assert {name for name in missing if not any(server.rglob(name))} == set()
+
+
+def test_a_judgment_goes_the_way_of_the_table() -> None:
+    taught = Example(id="t-1", outputs="Sorry.")
+    said = Annotation(id="t-1", source="ana", value=False)
+    rule = Guideline(
+        id="G1", text="Say sorry.", tests=(CodeTest(kind="word", text="sorry"),)
+    )
+    judge = memalign.Judge(
+        name="tone",
+        instructions="Polite? {{ outputs }}",
+        feedback_value_type=bool,
+        memory=Memory(
+            cases=(Case(example=taught, annotations=(said,)),), guidelines=(rule,)
+        ),
+    )
+    steps: dict[tuple[str, str], None] = {}
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        file = Path(frame.f_code.co_filename)
+        if event == "call" and file.is_relative_to(SOURCE):
+            name = file.relative_to(SOURCE).as_posix()
+            steps.setdefault((name, frame.f_code.co_name))
+
+    async def judged(model: str) -> None:
+        sys.setprofile(note)
+        try:
+            await judge.replace(model=model).ajudge(outputs="It is on its way.")
+        finally:
+            sys.setprofile(None)
+
+    with Endpoint() as endpoint:
+        memalign.aio.run(judged(f"openai:m@{endpoint.base_url}"))
+    told = way("How a judgment is made")
+    assert [step for step in steps if step in told] == told
 
 
 def test_every_room_is_on_the_map_from_top_to_bottom() -> None:
