@@ -303,13 +303,7 @@ def _log(row: Feedback | Annotation, name: str) -> str:
         return "unchanged"
     if row.value is None and not _keeps_words_alone():
         return "unlabelled"
-    words = {
-        "trace_id": row.id,
-        "value": row.value,
-        "rationale": row.rationale,
-        "source": AssessmentSource(source_type="HUMAN", source_id=person or "default"),
-        "metadata": {_SAID_AT: row.created_at} if row.created_at else None,
-    }
+    words = _words(row, person)
     if not (person and own):
         mlflow.log_feedback(name=name, **words)
         return "logged"
@@ -317,6 +311,17 @@ def _log(row: Feedback | Annotation, name: str) -> str:
         return "newer"
     mlflow.override_feedback(assessment_id=own[-1].assessment_id, **words)
     return "overridden"
+
+
+def _words(row: Feedback | Annotation, person: str) -> dict[str, Any]:
+    """Return what MLflow stores of one piece of feedback, as arguments of its calls."""
+    return {
+        "trace_id": row.id,
+        "value": row.value,
+        "rationale": row.rationale,
+        "source": AssessmentSource(source_type="HUMAN", source_id=person or "default"),
+        "metadata": {_SAID_AT: row.created_at} if row.created_at else None,
+    }
 
 
 @cache
