@@ -20,18 +20,15 @@ from mlflow.entities import AssessmentSource
 from mlflow.genai.judges import make_judge
 from mlflow.genai.scorers import delete_scorer, get_scorer, list_scorers
 
-from memalign.integrations.mlflow import (
-    MemAlignOptimizer,
-    load,
-)  # was: from mlflow.genai.judges.optimizers
+# was: from mlflow.genai.judges.optimizers import MemAlignOptimizer
+from memalign.integrations.mlflow import MemAlignOptimizer, load
 from memalign.models import default_model_name
 
 warnings.filterwarnings("ignore", module="mlflow")
 mlflow.set_tracking_uri(os.environ.get("MLFLOW_TRACKING_URI", "sqlite:///mlflow.db"))
 mlflow.set_experiment("memalign demo")
-MODEL = (default_model_name() or "local:qwen2.5-coder-1.5b").replace(
-    ":", ":/", 1
-)  # as MLflow writes names
+# MLflow writes the names of models with a slash.
+MODEL = (default_model_name() or "local:qwen2.5-coder-1.5b").replace(":", ":/", 1)
 print("model:", MODEL)
 
 # %% [markdown]
@@ -88,9 +85,8 @@ NEW = [
     ("Which sizes are there?", "S to XXL."),
 ]
 new = [mlflow.get_trace(traced(*texts)) for texts in NEW]
-for trace in (
-    [] if MODEL.startswith("local:") else new
-):  # MLflow asks no model in this process; the aligned judge does
+# MLflow asks no model in this process; the aligned judge does.
+for trace in [] if MODEL.startswith("local:") else new:
     feedback = judge(trace=trace)
     print("before:", feedback.value, "-", feedback.rationale)
 
@@ -99,9 +95,7 @@ for trace in (
 
 # %%
 aligned = judge.align(traces=traces, optimizer=MemAlignOptimizer())
-print(
-    "aligned:", aligned.alignment.summary
-)  # (memalign) what became of every piece of feedback, and what it cost
+print("aligned:", aligned.alignment.summary)  # (memalign) what was learned, its cost
 print(aligned.instructions)
 
 # %% [markdown]
@@ -135,10 +129,8 @@ print("registered:", [scorer.name for scorer in list_scorers()])
 print("in plain MLflow:", type(get_scorer(name="send")).__name__)
 loaded = load("send")  # (memalign)
 print("loaded:", loaded(trace=new[0]).value)
-print(
-    "the same memory:",
-    loaded.memalign_judge.memory.hash == less.memalign_judge.memory.hash,
-)  # (memalign)
+before = less.memalign_judge.memory.hash  # (memalign)
+print("the same memory:", loaded.memalign_judge.memory.hash == before)  # (memalign)
 
 # %% [markdown]
 # ## Evaluate

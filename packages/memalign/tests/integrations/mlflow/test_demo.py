@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import runpy
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -21,6 +20,8 @@ from tests.support.mlflow_world import mlflows_optimizer, teachable
 
 EXAMPLES = Path(__file__).resolve().parents[5] / "examples"
 DEMO = EXAMPLES / "mlflow_demo.py"
+KNOWS_ADDRESS = "OPENAI_BASE_URL" in Path(model_utils.__file__).read_text("utf-8")
+"""Whether MLflow's own judges ask a server that OPENAI_BASE_URL names."""
 
 
 def steps(printed: str) -> None:
@@ -56,10 +57,6 @@ def learned(printed: str) -> None:
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch, store: str) -> Iterator[None]:
-    if "OPENAI_BASE_URL" not in Path(model_utils.__file__).read_text("utf-8"):
-        pytest.skip(
-            "this MLflow's own judges know no OPENAI_BASE_URL, and would ask OpenAI"
-        )
     with Endpoint(teachable) as endpoint:
         variables = {
             "OPENAI_API_KEY": "none",
@@ -75,14 +72,26 @@ def small(monkeypatch: pytest.MonkeyPatch, store: str) -> Iterator[None]:
         yield
 
 
+def demo() -> str:
+    """The demo's program; an MLflow whose own judges know no OPENAI_BASE_URL is given it as an argument."""
+    program = DEMO.read_text("utf-8")
+    if KNOWS_ADDRESS:
+        return program
+    address = 'base_url=os.environ["OPENAI_BASE_URL"] + "/chat/completions"'
+    return program.replace("model=MODEL,", f"model=MODEL, {address},")
+
+
 @pytest.mark.usefixtures("small")
 def test_the_demo_turns_traces_into_a_registered_judge(capsys):
-    runpy.run_path(str(DEMO), run_name="__main__")
+    exec(compile(demo(), DEMO.name, "exec"), {"__name__": "__main__"})
     learned(capsys.readouterr().out)
 
 
 @pytest.mark.usefixtures("small")
-@pytest.mark.skipif(not find_spec("dspy"), reason="MLflow's own optimizer needs DSPy")
+@pytest.mark.skipif(
+    not (find_spec("dspy") and KNOWS_ADDRESS),
+    reason="MLflow's own judges need DSPy, and an MLflow that knows OPENAI_BASE_URL",
+)
 def test_the_import_alone_changes_nothing_that_mlflows_demo_prints(capsys):
     mlflows_optimizer()
     runs = []
@@ -101,11 +110,18 @@ def test_the_import_alone_changes_nothing_that_mlflows_demo_prints(capsys):
     assert [len(part) for part in runs[0]] == [10, 4]
 
 
+def test_what_only_memalign_has_leaves_mlflows_demo_whole() -> None:
+    theirs = mlflows_own("mlflow.genai.judges.optimizers")
+    compile(theirs, DEMO.name, "exec")
+    used = [line for line in theirs.splitlines() if re.search(r"memalign\.", line)]
+    assert [line for line in used if not line.startswith("#")] == [
+        "from memalign.models import default_model_name"
+    ]
+
+
 def mlflows_own(module: str) -> str:
     """The demo without what only memalign has, and with the optimizer of this module."""
-    program = DEMO.read_text("utf-8").replace(
-        'load("send")  # (memalign)', 'get_scorer(name="send")'
-    )
+    program = demo().replace('load("send")  # (memalign)', 'get_scorer(name="send")')
     dropped = ("(memalign)", "MemAlignOptimizer, load")
     lines = [
         line
@@ -145,7 +161,9 @@ def test_the_notebook_is_executed_and_shows_nobodys_folders():
 
 def run(store: str, folder: Path, **environment: str) -> str:
     variables = dict(os.environ) | {"MLFLOW_TRACKING_URI": store} | environment
-    command = [sys.executable, str(DEMO)]
+    script = folder / DEMO.name
+    script.write_text(demo(), "utf-8")
+    command = [sys.executable, str(script)]
     done = subprocess.run(
         command, env=variables, cwd=folder, capture_output=True, text=True, check=False
     )
