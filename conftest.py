@@ -186,4 +186,6 @@ def _alone(
     monkeypatch.setenv("HOME", str(_home))
     monkeypatch.setenv("USERPROFILE", str(_home))
     monkeypatch.setenv("MEMALIGN_MODELS", str(MODELS))
+    # Beside other work, two threads of the embedded model wait for each other ten times longer than one alone.
+    monkeypatch.setenv("MEMALIGN_LOCAL_THREADS", "1")
     yield

@@ -29,10 +29,7 @@ ROWS = [
 
 
 @pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> LocalChatModel:
-    monkeypatch.setenv(
-        "MEMALIGN_LOCAL_THREADS", "1"
-    )  # beside other work, two threads wait for each other
+def small() -> LocalChatModel:
     return LocalChatModel("qwen2.5-coder-0.5b")
 
 

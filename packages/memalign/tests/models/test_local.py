@@ -74,9 +74,8 @@ class TestOpening:
 def model() -> Iterator[LocalChatModel]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MEMALIGN_LOCAL_CONTEXT", "1024")
-        patch.setenv(
-            "MEMALIGN_LOCAL_THREADS", "1"
-        )  # beside other work, two threads wait for each other ten times longer
+        # A fixture of a module is made before what holds for each test.
+        patch.setenv("MEMALIGN_LOCAL_THREADS", "1")
         yield LocalChatModel(SMALL)
 
 
@@ -99,9 +98,15 @@ class TestAnswering:
     async def test_an_answer_does_not_depend_on_earlier_calls(
         self, model: LocalChatModel
     ) -> None:
-        system = "You judge whether a customer would find the reply warm or cold. Answer warm or cold. "
+        system = (
+            "You judge whether a customer would find the reply warm or cold. "
+            "Answer warm or cold. "
+        )
         other = "You write guidelines. When a reply is cold, ask for warmth. "
-        shown = "I waited {} weeks for this lamp, and it came broken. Reply: Broken items go back within {} days. We see to it."
+        shown = (
+            "I waited {} weeks for this lamp, and it came broken. "
+            "Reply: Broken items go back within {} days. We see to it."
+        )
         schema = {
             "type": "object",
             "properties": {"value": {"enum": ["warm", "cold"]}},
@@ -199,7 +204,7 @@ class TestAnswering:
         assert all(call.cancelled() for call in calls)
 
 
-# -- the prefix that a judge's requests share is read by itself: no answer hangs on what was asked before -------------
+# -- the prefix that a judge's requests share is read by itself: no answer hangs on earlier ones ----
 
 
 ANY = {"type": "object"}
