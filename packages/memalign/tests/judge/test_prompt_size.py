@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 
 from memalign import Example, Guideline
@@ -19,8 +21,9 @@ TEXTS = {
 }
 
 
+@cache
 def crowded(text: str, *, identical: str) -> tuple[Memory, Example]:
-    """Many long guidelines, long cases with long comments, and a long item whose very content is in memory too."""
+    """A long item, long cases, many guidelines; "identical": memory has this very item."""
     item = Example(id="item", inputs=text * 2_000, outputs=text * 2_000)
     cases = [
         case(

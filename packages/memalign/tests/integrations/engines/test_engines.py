@@ -72,7 +72,7 @@ def test_a_task_spends_its_part_over_all_tables() -> None:
 
 @pytest.mark.parametrize(
     ("rate", "latency", "count"),
-    [(10, 1.0, 40), (50, 0.5, 100), (2, 1.5, 6), (200, 0.0, 200)],
+    [(20, 0.5, 40), (100, 0.25, 100), (4, 0.75, 6), (200, 0.0, 100)],
 )
 def test_a_task_keeps_its_rate_however_long_calls_take(
     rate: int, latency: float, count: int
