@@ -28,23 +28,24 @@ from memalign.memory.text_search import Finder
 from memalign.registry import versions
 from memalign.registry.database import Database
 from memalign.registry.erase_check import in_other_tables
-from memalign.registry.erase_reach import Values, reach_of
-from memalign.registry.erased_hashes import ErasedHashes, Wording, remember, wordings_of
+from memalign.registry.erase_reach import reach_of
+from memalign.registry.erased_hashes import ErasedHashes, remember, wordings_of
 from memalign.registry.judge_rows import (
     Codec,
     Contents,
+    RowKey,
     memory_contents,
     memory_of,
     named_damage,
 )
-from memalign.registry.kinds import DISTILLED, KINDS, NAMES, SENTENCES
+from memalign.registry.kinds import COUNTED, KINDS, LESSONS, NAMES, SENTENCES, Held
 from memalign.registry.other_tables import Passage, other_tables
 from memalign.registry.receipt import Receipt, RedactedVersion, in_words
 from memalign.registry.residue import RUN, Residue
 from memalign.registry.tables import rows
 from memalign.registry.tables import versions as versions_table
 from memalign.registry.versions import Head, Timeline
-from memalign.types import FeedbackKey, guideline_number
+from memalign.types import FeedbackKey
 
 __all__ = [
     "Plan",
@@ -59,14 +60,6 @@ __all__ = [
 _change = msgspec.structs.replace
 _ERASED = "(erased)"
 _EMBEDDING = ("memory", "embedding_model")
-_WORDS = ("annotation", "case", "pre_alignment")
-"""Kinds of rows whose words people or the judged system said: when they go, these words are
-searched for."""
-_KEPT_WORDS = (*_WORDS, "judge", "tombstone")
-"""Kinds of rows whose words are no trace: what they share with the erased is theirs."""
-
-Row = tuple[str, str, bytes]
-"""Kind, key and body."""
 Entry = TypeVar("Entry", bound=msgspec.Struct)
 
 
@@ -120,30 +113,22 @@ class History:
     codec: Codec
 
     @cached_property
-    def values(self) -> Values:
-        """Every value that its rows ever held, by kind, each with its row's key."""
-        values: dict[str, list[tuple[str, Any]]] = {kind: [] for kind in KINDS}
-        for (kind, key), spans in self.timeline.items():
-            if kind not in KINDS:
-                continue
-            for _, _, body in spans:
-                value = self.codec.decode(kind, body)
-                values[kind].append((key, value))
-        return values
+    def values(self) -> tuple[Held, ...]:
+        """Every value that its rows ever held."""
+        return tuple(versions.held_in(self.timeline, self.codec.decode))
 
     def everything(self) -> Iterator[Passage]:
         """Yield every case, and everything that somebody said of one."""
-        for name, kind in KINDS.items():
-            if kind.about is None:
+        for one in self.values:
+            if one.kind.about is None:
                 continue
-            for _, value in self.values[name]:
-                case, source = kind.about(value)
-                yield Passage(
-                    id=case,
-                    source=source,
-                    content=list(kind.texts(value)),
-                    labels=getattr(value, "value", None),
-                )
+            case, source = one.kind.about(one.value)
+            yield Passage(
+                id=case,
+                source=source,
+                content=list(one.kind.texts(one.value)),
+                labels=getattr(one.value, "value", None),
+            )
         yield from self.passages
 
 
@@ -154,28 +139,16 @@ class Forgotten:
     Attributes:
         versions: What each version loses, by number.
         sizes: What history says afterwards of the size of each.
-        gone: Every row that goes from a version.
+        gone: Every value that goes from a version.
+        stays: Every value that stays in one.
         rest: The timeline of what stays.
     """
 
     versions: Mapping[int, RedactedVersion]
     sizes: Mapping[int, Mapping[str, int]]
-    gone: frozenset[Row]
+    gone: tuple[Held, ...]
+    stays: tuple[Held, ...]
     rest: Timeline
-
-    def staying(self) -> Iterator[Row]:
-        """Yield every row that stays in a version."""
-        for (kind, key), spans in self.rest.items():
-            for _, _, body in spans:
-                yield kind, key, body
-
-    def ids(self, kind: str) -> set[str]:
-        """Return the keys of the rows of a kind that go from a version."""
-        keys = set()
-        for of, key, _ in self.gone:
-            if of == kind:
-                keys.add(key)
-        return keys
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -253,8 +226,8 @@ def _plan(connection: Connection, history: History, selectors: Selectors) -> Pla
     residue = sought(history, forgotten, named, cases, keep=selectors.keep)
     # Only now it is known which words go. A guideline that was not learned from them may repeat
     # them, and so may what memalign or a model says of other feedback.
-    copied = _copies(history, forgotten, residue)
-    if copied or _is_said(history, forgotten, residue):
+    copied = _copies(forgotten, residue)
+    if copied or _is_said(forgotten, residue):
         forgotten = forget(history, residue, copied)
     known = keys or residue.cases or forgotten.versions
     if not known and not _is_mentioned(connection, history, residue):
@@ -263,7 +236,7 @@ def _plan(connection: Connection, history: History, selectors: Selectors) -> Pla
             f"no version and no table of {history.name!r} holds feedback{selectors}{when}"
         )
     residue = sought(
-        history, forgotten, named, cases, keep=selectors.keep, guidelines=True
+        history, forgotten, named, cases, keep=selectors.keep, lessons=True
     )
     latest = history.head.latest
     memory = None
@@ -336,33 +309,19 @@ def _is_current(connection: Connection, plan: Plan, selectors: Selectors) -> boo
     text = selectors.text
     if versions.find(connection, history.name) != history.head:
         return False
-    passages = _passages(connection, history.name)
-    new = _not_among(passages, history.passages)
-    old = _not_among(history.passages, passages)
-    for passage in (*new, *old):
+    before = {repr(passage): passage for passage in history.passages}
+    now = {repr(passage): passage for passage in _passages(connection, history.name)}
+    for written in before.keys() ^ now.keys():
+        passage = now.get(written) or before[written]
         if passage.id in residue.touched:
             return False
         if source is not None and same_person(passage.source, source):
             return False
         if text is not None and passage.held_by(text):
             return False
-    for passage in new:
-        residue.spare(texts_in(passage.content))
+    for written in now.keys() - before.keys():
+        residue.spare(texts_in(now[written].content))
     return True
-
-
-def _not_among(passages: Iterable[Passage], others: Iterable[Passage]) -> list[Passage]:
-    """Return the passages that are not among others."""
-    known: dict[tuple[str, str | None], list[Passage]] = {}
-    for other in others:
-        speaker = (other.id, other.source)
-        known.setdefault(speaker, []).append(other)
-    rest = []
-    for passage in passages:
-        speaker = (passage.id, passage.source)
-        if passage not in known.get(speaker, []):
-            rest.append(passage)
-    return rest
 
 
 # -- select ----------------------------------------------------------------------------------------
@@ -455,7 +414,7 @@ def _when(history: History, selectors: Selectors) -> str:
 
 
 def forget(
-    history: History, residue: Residue, copied: Collection[str] = ()
+    history: History, residue: Residue, copied: Collection[RowKey] = ()
 ) -> Forgotten:
     """Return what every version loses.
 
@@ -465,7 +424,7 @@ def forget(
     Args:
         history: What the registry holds of the judge.
         residue: What is to go.
-        copied: Guidelines, by id, that go because they repeat it.
+        copied: Rows that go because they repeat it.
     """
     reach = reach_of(history.values, residue, copied)
     rest = {}
@@ -478,7 +437,7 @@ def forget(
     models = {_EMBEDDING: reached.pop(_EMBEDDING)}
     lost = {}
     sizes = {}
-    gone = set()
+    gone: Timeline = {}
     part = _Part({}, {}, Counter())
     for number, size in history.sizes.items():
         contents = _at(reached, number)
@@ -487,15 +446,20 @@ def forget(
         model = _at(models, number)
         if part.kept != contents:
             removed = contents.keys() - part.kept.keys()
-            for row in removed:
-                gone.add((*row, contents[row]))
+            _extend(gone, number, {row: contents[row] for row in removed})
             lost[number] = _lost(number, removed)
             sizes[number] = part.sizes(size)
             if not sizes[number]["cases"]:
                 model = {_EMBEDDING: b"null"}  # without a case there is no vector
         _extend(rest, number, part.kept)
         _extend(rest, number, model)
-    return Forgotten(versions=lost, sizes=sizes, gone=frozenset(gone), rest=rest)
+    return Forgotten(
+        versions=lost,
+        sizes=sizes,
+        gone=tuple(versions.held_in(gone, history.codec.decode)),
+        stays=tuple(versions.held_in(rest, history.codec.decode)),
+        rest=rest,
+    )
 
 
 class _Part(NamedTuple):
@@ -514,7 +478,7 @@ class _Part(NamedTuple):
 
 
 def _part_without(
-    codec: Codec, contents: Contents, residue: Residue, copied: Collection[str]
+    codec: Codec, contents: Contents, residue: Residue, copied: Collection[RowKey]
 ) -> _Part:
     before = memory_of(contents, codec.decode)
     after = _without(before, residue, copied)
@@ -543,12 +507,8 @@ def _kept(codec: Codec, contents: Contents, memory: Memory) -> Contents:
 
 def _lost(number: int, removed: Iterable[tuple[str, str]]) -> RedactedVersion:
     kinds = Counter(kind for kind, _ in removed)
-    return RedactedVersion(
-        number=number,
-        comments=kinds["annotation"],
-        cases=kinds["case"],
-        guidelines=kinds["guideline"],
-    )
+    lost = {f"{kind.noun}s": kinds[name] for name, kind in COUNTED.items()}
+    return RedactedVersion(number=number, **lost)
 
 
 def _at(timeline: Timeline, number: int) -> Contents:
@@ -571,7 +531,7 @@ def _extend(timeline: Timeline, number: int, contents: Contents) -> None:
         spans.append((since, number + 1, body))
 
 
-def _without(memory: Memory, residue: Residue, copied: Collection[str]) -> Memory:
+def _without(memory: Memory, residue: Residue, copied: Collection[RowKey]) -> Memory:
     """Return a version's memory after forgetting, without a tombstone.
 
     It follows the rules of an unalign.
@@ -580,23 +540,24 @@ def _without(memory: Memory, residue: Residue, copied: Collection[str]) -> Memor
     feedback in view.
     """
     memory = forget_feedback(memory, residue.keys, state="erased", people_agree=True)
-    rules = set(copied)
-    for rule in memory.guidelines:
-        theirs = rule.origin != DISTILLED and residue.is_name(rule.origin)
-        if theirs or residue.concerns(rule.exposed_to + rule.supported_by):
-            rules.add(rule.id)
-    memory = memory.without_guidelines(rules)
     cases = [_case_without(case, residue) for case in memory.cases]
     authority = filterfalse(residue.is_name, memory.authority)
     memory = _change(memory, cases=tuple(cases), authority=tuple(authority))
-    for kind in KINDS.values():
+    for name, kind in KINDS.items():
         if kind.collection is None:
             continue
+        gone = set()
         entries = []
         for entry in getattr(memory, kind.collection):
-            if not residue.concerns(kind.keys(entry)):
+            key = kind.key(entry)
+            theirs = residue.is_name(kind.author(entry))
+            if theirs or (name, key) in copied or residue.concerns(kind.keys(entry)):
+                gone.add(key)
+            else:
                 entries.append(_cleaned(entry, residue))
         memory = _change(memory, **{kind.collection: tuple(entries)})
+        if gone:  # those that they had replaced are active again
+            memory = memory.without_guidelines(gone)
     return memory
 
 
@@ -642,7 +603,7 @@ def sought(
     cases: Collection[str],
     *,
     keep: Collection[str] = (),
-    guidelines: bool = False,
+    lessons: bool = False,
 ) -> Residue:
     """Return what is to be nowhere once this is forgotten.
 
@@ -654,21 +615,17 @@ def sought(
         named: The keys, the text and the person that are to go.
         cases: The ids of cases that were selected.
         keep: Ids of cases that stay in other packages' tables.
-        guidelines: Whether the words of guidelines that go are searched for too.
+        lessons: Whether the words of guidelines that go are searched for too.
     """
     spoken = {key.id for key in _said(history.passages) - named.keys}
     going = set(cases)
-    for case in forgotten.ids("case").difference(spoken, keep):
-        if ("case", case) not in forgotten.rest:
-            going.add(case)
-    rows_of_cases = [row for row in forgotten.gone if row[1] in going]
-    erased = list(_WORDS)
-    kept = list(_KEPT_WORDS)
-    if guidelines:
-        erased.append("guideline")
-        kept.append("guideline")
-    texts = list(_texts(history, forgotten.gone, erased))
-    survivors = list(_texts(history, forgotten.staying(), kept))
+    for name, key, _ in forgotten.gone:
+        left = ("case", key) in forgotten.rest
+        if name == "case" and key not in spoken and key not in keep and not left:
+            going.add(key)
+    erased = {"said", "learned"} if lessons else {"said"}
+    texts = list(_texts(forgotten.gone, erased))
+    survivors = list(_texts(forgotten.stays, {"kept", *erased}))
     for passage in history.passages:
         if _goes(passage, going, named):
             texts.extend(_words_of(passage))
@@ -679,7 +636,7 @@ def sought(
         survivors=survivors,
         keys=named.keys,
         cases=going,
-        contents=_contents(history, rows_of_cases),
+        contents=_contents(one for one in forgotten.gone if one.key in going),
         searched=named.searched,
         person=named.person,
     )
@@ -691,32 +648,16 @@ def _goes(passage: Passage, cases: Collection[str], named: Residue) -> bool:
     return passage.key in named.keys
 
 
-def _texts(
-    history: History, bodies: Iterable[Row], kinds: Collection[str]
-) -> Iterator[str]:
-    """Yield what people and judged systems wrote in rows of these kinds."""
-    for kind, _, body in bodies:
-        if kind in kinds:
-            yield from KINDS[kind].fields(history.codec.decode(kind, body))
+def _texts(values: Iterable[Held], roles: Collection[str]) -> Iterator[str]:
+    """Yield what people and judged systems wrote in values of these roles."""
+    for one in values:
+        if one.kind.role in roles:
+            yield from one.kind.fields(one.value)
 
 
-def _contents(history: History, bodies: Iterable[Row]) -> set[str]:
-    """Return the hashes of what the cases among rows hold."""
-    hashes = set()
-    for kind, _, body in bodies:
-        if kind == "case":
-            example = history.codec.decode(kind, body)
-            hashes.add(example.content_hash)
-    return hashes
-
-
-def _wordings(history: History, bodies: Iterable[Row]) -> set[Wording]:
-    """Return the wordings of people among the guidelines of rows."""
-    guidelines = []
-    for kind, _, body in bodies:
-        if kind == "guideline":
-            guidelines.append(history.codec.decode(kind, body))
-    return wordings_of(guidelines)
+def _contents(values: Iterable[Held]) -> set[str]:
+    """Return the hashes of what the cases among values hold."""
+    return {one.value.content_hash for one in values if one.name == "case"}
 
 
 def _words_of(passage: Passage) -> Iterator[str]:
@@ -738,26 +679,21 @@ def _said(passages: Iterable[Passage]) -> set[FeedbackKey]:
     return keys
 
 
-def _copies(history: History, forgotten: Forgotten, residue: Residue) -> frozenset[str]:
-    """Return the guidelines, by id, that were not learned from what goes, and repeat it."""
+def _copies(forgotten: Forgotten, residue: Residue) -> frozenset[RowKey]:
+    """Return the rows that were not learned from what goes, and repeat it."""
     found = set()
-    for kind, key, body in forgotten.staying():
-        if kind == "guideline":
-            guideline = history.codec.decode(kind, body)
-            words = KINDS[kind].fields(guideline)
-            if any(map(residue.copied, words)):
-                found.add(key)
+    for one in forgotten.stays:
+        if one.name in LESSONS and any(map(residue.copied, one.kind.fields(one.value))):
+            found.add((one.name, one.key))
     return frozenset(found)
 
 
-def _is_said(history: History, forgotten: Forgotten, residue: Residue) -> bool:
+def _is_said(forgotten: Forgotten, residue: Residue) -> bool:
     """Return whether what memalign or a model says in a row that stays repeats what goes."""
-    for name, _, body in forgotten.staying():
-        kind = KINDS[name]
-        value = history.codec.decode(name, body)
-        if residue.in_sentence(kind.reason(value)):
+    for one in forgotten.stays:
+        if residue.in_sentence(one.kind.reason(one.value)):
             return True
-        if any(map(residue.certain, kind.quotes(value))):
+        if any(map(residue.certain, one.kind.quotes(one.value))):
             return True
     return False
 
@@ -776,14 +712,15 @@ def _receipt(
     history: History,
     forgotten: Forgotten,
     residue: Residue,
-    copied: Collection[str],
+    copied: Collection[RowKey],
     memory: Memory | None,
 ) -> Receipt:
     said = _said(history.everything())
-    theirs = set()  # written or confirmed by people, in any version
-    for kind, key, body in forgotten.gone:
-        if kind == "guideline" and history.codec.decode(kind, body).people:
-            theirs.add(key)
+    keys = sorted(residue.keys & said)
+    lessons = [one for one in forgotten.gone if one.name in LESSONS]
+    went = {}
+    for name, kind in LESSONS.items():
+        went[kind.field] = _ids(one for one in lessons if one.name == name)
     latest = None
     unlocked: set[str] = set()
     pending = []
@@ -795,20 +732,22 @@ def _receipt(
         unlocked = set(before).difference(memory.locks)
     return Receipt(
         judge=history.name,
-        keys=tuple(filter(said.__contains__, sorted(residue.keys))),
+        keys=tuple(keys),
         cases=tuple(sorted(residue.cases)),
-        guidelines=_by_number(forgotten.ids("guideline")),
-        copied=_by_number(copied),
-        wordings=_by_number(theirs),
+        copied=_ids(one for one in lessons if one[:2] in copied),
+        wordings=_ids(one for one in lessons if one.kind.people(one.value)),
         locked=tuple(sorted(unlocked)),
         versions=tuple(forgotten.versions.values()),
         latest=latest,
         pending=tuple(pending),
+        **went,
     )
 
 
-def _by_number(guidelines: Collection[str]) -> tuple[str, ...]:
-    return tuple(sorted(guidelines, key=guideline_number))
+def _ids(values: Iterable[Held]) -> tuple[str, ...]:
+    """Return the keys of values, each once, in their order."""
+    ordered = sorted(values, key=lambda one: one.kind.order(one.value))
+    return tuple(dict.fromkeys(one.key for one in ordered))
 
 
 # -- write -----------------------------------------------------------------------------------------
@@ -827,16 +766,14 @@ def write(connection: Connection, plan: Plan) -> None:
     versions.forget_answers(connection, judge)  # they may quote what goes
     _write_rows(connection, history, plan.forgotten)
     _write_versions(connection, plan)
-    staying = _contents(history, plan.forgotten.staying())
-    gone = _wordings(history, plan.forgotten.gone)
     remember(
         connection,
         judge,
         keys=residue.keys,
-        contents=residue.contents - staying,
+        contents=residue.contents - _contents(plan.forgotten.stays),
         cases=residue.cases,
         person=residue.person,
-        wordings=gone - _wordings(history, plan.forgotten.staying()),
+        wordings=wordings_of(plan.forgotten.gone) - wordings_of(plan.forgotten.stays),
     )
     for tables in other_tables(connection):
         tables.forget(connection, plan.receipt, residue)
@@ -893,5 +830,5 @@ def _write_versions(connection: Connection, plan: Plan) -> None:
         after={},
         memory=plan.memory,
         action="erase",
-        line=f"{in_words(0, len(plan.residue.keys), 0)} erased from all versions",
+        line=f"{in_words({'annotation': len(plan.residue.keys)})} erased from all versions",
     )

@@ -18,7 +18,7 @@ from memalign.content.walk import texts_in
 from memalign.errors import RegistryError
 from memalign.registry.database import Database
 from memalign.registry.judge_rows import Codec
-from memalign.registry.kinds import KINDS, Kind
+from memalign.registry.kinds import Held
 from memalign.registry.other_tables import Words, other_tables
 from memalign.registry.receipt import Receipt
 from memalign.registry.residue import Residue
@@ -34,7 +34,6 @@ from memalign.registry.tables import (
 __all__ = ["Trace", "in_other_tables", "search_again"]
 
 _MANY = 1000  # rows at a time
-_NOUNS = {"annotation": "comment", "pre_alignment": "the verdict on"}
 
 
 class Trace(NamedTuple):
@@ -136,41 +135,33 @@ def _in_registry(
     connection: Connection, residue: Residue, own: str, codec: Codec
 ) -> Iterator[Trace]:
     query = select(judges.c.name, rows.c.kind, rows.c.key, rows.c.body).join(rows)
-    for judge, kind, key, body in connection.execute(query):
-        value = codec.decode(kind, body)
+    for judge, name, key, body in connection.execute(query):
+        held = Held(name, key, codec.decode(name, body))
         if judge == own:
-            keys = _described(kind).keys(value)
-            came_from = residue.concerns(keys)
+            came_from = residue.concerns(held.kind.keys(held.value))
         else:
-            came_from = kind == "case" and value.content_hash in residue.contents
-        texts = _words_of_row(judge, kind, key, value)
-        if came_from or any(_held(texts, residue, own)):
-            yield Trace(_place(kind, key), judge, _row(kind, key))
+            came_from = name == "case" and held.value.content_hash in residue.contents
+        if came_from or any(_held(_words_of_row(judge, held), residue, own)):
+            what = f"the {key}" if name == "judge" else name
+            yield Trace(f"{rows.name}.body, {what}", judge, _row(held))
     yield from _held(_other_words(connection), residue, own)
 
 
-def _words_of_row(judge: str, kind: str, key: str, value: object) -> Iterator[Words]:
-    for what, text in _described(kind).words(value):
-        yield Words(place=kind, judge=judge, text=text, kind=what)
-    if kind not in ("judge", "memory"):
-        yield Words(place=kind, judge=judge, text=key, kind="id")
+def _words_of_row(judge: str, held: Held) -> Iterator[Words]:
+    for what, text in held.kind.words(held.value):
+        yield Words(place=held.name, judge=judge, text=text, kind=what)
+    if held.name not in ("judge", "memory"):
+        yield Words(place=held.name, judge=judge, text=held.key, kind="id")
 
 
-def _described(kind: str) -> Kind:
-    """Return what is known of a kind of rows; of a damaged one, nothing."""
-    return KINDS.get(kind, Kind())
-
-
-def _place(kind: str, key: str) -> str:
-    what = f"the {key}" if kind == "judge" else kind
-    return f"{rows.name}.body, {what}"
-
-
-def _row(kind: str, key: str) -> str:
-    if kind in ("judge", "memory"):
+def _row(held: Held) -> str:
+    """Return what people call a row; nothing for a setting."""
+    if held.name in ("judge", "memory"):
         return ""
-    noun = _NOUNS.get(kind, kind)
-    return f"{noun} {key}"
+    noun = held.kind.noun or held.name
+    if held.name == "pre_alignment":
+        noun = "the verdict on"
+    return f"{noun} {held.key}"
 
 
 def _other_words(connection: Connection) -> Iterator[Words]:

@@ -6,18 +6,15 @@ version is read only as far as this reaches. One case too many costs time and ch
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Collection, Iterable
+from typing import NamedTuple
 
 from memalign.registry.judge_rows import RowKey
-from memalign.registry.kinds import KINDS, Kind
+from memalign.registry.kinds import Held
 from memalign.registry.residue import Residue
-from memalign.types import Example, FeedbackKey
+from memalign.types import FeedbackKey
 
-__all__ = ["Reach", "Values", "reach_of"]
-
-Values = Mapping[str, Sequence[tuple[str, Any]]]
-"""Every value that a judge's rows ever held, by kind, each with its row's key."""
+__all__ = ["Reach", "reach_of"]
 
 
 class Reach(NamedTuple):
@@ -35,7 +32,9 @@ class Reach(NamedTuple):
         return kind != "judge" and key != "next_guideline"  # which only ever rises
 
 
-def reach_of(values: Values, residue: Residue, copied: Collection[str]) -> Reach:
+def reach_of(
+    values: Iterable[Held], residue: Residue, copied: Collection[RowKey]
+) -> Reach:
     """Return what forgetting may change or has to know.
 
     These are the cases that go or lose a word, and those of the same content; the cases behind
@@ -43,48 +42,44 @@ def reach_of(values: Values, residue: Residue, copied: Collection[str]) -> Reach
     locked.
 
     Args:
-        values: Every value of the judge.
+        values: Every value that the judge's rows ever held.
         residue: What is forgotten.
-        copied: Guidelines, by id, that go because they repeat it.
+        copied: Rows that go because they repeat it.
     """
-    groups = _same_content(values["case"])
+    values = list(values)
+    groups = _same_content(values)
     named = _with_twins(groups, residue.touched)
     cases = set(named)
-    for name, kind in KINDS.items():
-        for row, value in values[name]:
-            seen = {key.id for key in kind.keys(value)}
-            if name == "pre_alignment":
-                seen.add(row)
-            # With a word on a case its label may change, and with the label what others had said of
-            # it is disputed.
-            near = row in copied or not seen.isdisjoint(named)
-            if near or _says(kind, value, residue):
-                cases.update(seen)
-            if name == "memory" and row == "locks":
-                cases.update(value)
+    for one in values:
+        seen = {key.id for key in one.kind.keys(one.value)}
+        if one.name == "pre_alignment":
+            seen.add(one.key)
+        # With a word on a case its label may change, and with the label what others had said of
+        # it is disputed.
+        near = one[:2] in copied or not seen.isdisjoint(named)
+        if near or _says(one, residue):
+            cases.update(seen)
+        if one[:2] == ("memory", "locks"):
+            cases.update(one.value)
     return Reach(frozenset(_with_twins(groups, cases)))
 
 
-def _says(kind: Kind, value: Any, residue: Residue) -> bool:
+def _says(one: Held, residue: Residue) -> bool:
     """Return whether a value repeats what goes or names who goes, outside of people's own words."""
-    if any(map(residue.is_name, kind.names(value))):
+    if any(map(residue.is_name, one.kind.names(one.value))):
         return True
-    if residue.in_sentence(kind.reason(value)):
+    if residue.in_sentence(one.kind.reason(one.value)):
         return True
-    return any(map(residue.certain, kind.quotes(value)))
+    return any(map(residue.certain, one.kind.quotes(one.value)))
 
 
-def _same_content(cases: Iterable[tuple[str, Example]]) -> list[set[str]]:
+def _same_content(values: Iterable[Held]) -> list[set[str]]:
     """Return the ids of cases that ever shared their content with another one, in groups."""
     groups: dict[str, set[str]] = {}
-    for name, example in cases:
-        content = example.content_hash
-        groups.setdefault(content, set()).add(name)
-    shared = []
-    for group in groups.values():
-        if len(group) > 1:
-            shared.append(group)
-    return shared
+    for name, key, value in values:
+        if name == "case":
+            groups.setdefault(value.content_hash, set()).add(key)
+    return [group for group in groups.values() if len(group) > 1]
 
 
 def _with_twins(groups: list[set[str]], names: Collection[str]) -> set[str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable
 from datetime import UTC, date, datetime
 from typing import Literal, NamedTuple
 
@@ -15,13 +15,14 @@ from sqlalchemy import Connection, delete, insert, select
 
 from memalign.keys import name_key, readings
 from memalign.memory import LedgerEntry, Memory
+from memalign.registry.kinds import Held, values_of
 from memalign.registry.tables import erasures, judges
-from memalign.types import Feedback, FeedbackKey, Guideline
+from memalign.types import Feedback, FeedbackKey
 
 __all__ = ["ErasedHashes", "Wording", "remember", "wordings_of"]
 
 Wording = tuple[str, str]
-"""A person, and the text of a guideline that the person wrote or confirmed."""
+"""A person, and a text of what was learned that the person wrote or confirmed."""
 
 _ALLOW = "take it back with --allow-erased, or allow_erased=True in Python"
 
@@ -29,7 +30,7 @@ _ALLOW = "take it back with --allow-erased, or allow_erased=True in Python"
 class _Fact(NamedTuple):
     """Something that was erased: a key, a case (its content's hash or its id), a person, a wording.
 
-    A wording is the text of a guideline that a person wrote or confirmed, with that person.
+    A wording is a text, such as a guideline's, that a person wrote or confirmed, with that person.
     """
 
     kind: Literal["key", "case", "id", "person", "wording"]
@@ -83,44 +84,46 @@ class ErasedHashes:
         annotation = memory.annotation(row.key)
         if annotation is not None and annotation.says(row):
             return None
+        contents = []
+        case = memory.case(row.id)
         if row.content:
-            return self.refusal(row.key, [row.content_hash])
-        return self.refusal(row.key, _content_of(memory, row.key))
+            contents.append(row.content_hash)
+        elif case is not None:
+            contents.append(case.example.content_hash)
+        return self._refusal(row.key, contents)
 
-    def refusals(self, memory: Memory, before: Memory) -> dict[FeedbackKey, str]:
-        """Return what a memory holds that was erased and is not in the one before, with reasons."""
+    def refusals(
+        self, values: Iterable[Held], known: Iterable[Held] = ()
+    ) -> dict[FeedbackKey, str]:
+        """Return why what was erased may not come back, by key; of a wording by id and author.
+
+        Args:
+            values: What a judge holds.
+            known: What it held before, which may stay.
+        """
         reasons: dict[FeedbackKey, str] = {}
         if not self._days:
             return reasons
-        new = set(_keys(memory)).difference(_keys(before))
-        for key in sorted(new):
-            contents = []
-            if memory.annotation(key):
-                contents = _content_of(memory, key)
-            reason = self.refusal(key, contents)
+        held = list(values)
+        before = list(known)
+        contents: dict[str, set[str]] = {}
+        for name, key, value in held:
+            if name == "case":
+                contents.setdefault(key, set()).add(value.content_hash)
+        for key in sorted(_keys(held) - _keys(before)):
+            reason = self._refusal(key, contents.get(key.id, ()))
             if reason is not None:
                 reasons[key] = reason
-        known = wordings_of(before.guidelines)
-        for guideline in memory.guidelines:
-            reason = self.wording_refusal(guideline, known)
-            if reason is not None:
-                reasons[FeedbackKey(guideline.id, guideline.origin)] = reason
+        old = wordings_of(before)
+        for one in held:
+            for wording in wordings_of([one]) - old:
+                day = self._day(_Fact.of_wording(*wording))
+                if day is not None:
+                    key = FeedbackKey(one.key, one.kind.author(one.value) or "")
+                    reasons[key] = f"this wording was erased on {day}; {_ALLOW}"
         return reasons
 
-    def wording_refusal(
-        self, guideline: Guideline, known: Collection[Wording] = ()
-    ) -> str | None:
-        """Return why a guideline that a person wrote or confirmed may not come back.
-
-        None if it may, as may the wordings that are `known` already.
-        """
-        for wording in wordings_of([guideline]).difference(known):
-            day = self._day(_Fact.of_wording(*wording))
-            if day is not None:
-                return f"this wording was erased on {day}; {_ALLOW}"
-        return None
-
-    def refusal(self, key: FeedbackKey, contents: Iterable[str]) -> str | None:
+    def _refusal(self, key: FeedbackKey, contents: Iterable[str]) -> str | None:
         """Return why feedback of a key may not come back; None if it may.
 
         `contents` are the hashes of what its case holds.
@@ -137,13 +140,14 @@ class ErasedHashes:
     def readmit(self, connection: Connection, judge: int, memory: Memory) -> None:
         """Forget the hashes of what is in `memory` again: somebody asked for it to come back."""
         facts = set()
-        for case in memory.cases:
-            facts.add(_Fact("case", case.example.content_hash))
-            facts.add(_Fact("id", case.id))
-            for annotation in case.annotations:
-                facts.add(_Fact.of_key(annotation.key))
-                facts.add(_Fact.of_person(annotation.source))
-        for wording in wordings_of(memory.guidelines):
+        for name, _, value in values_of(memory):
+            if name == "case":
+                facts.add(_Fact("case", value.content_hash))
+                facts.add(_Fact("id", value.id))
+            elif name == "annotation":
+                facts.add(_Fact.of_key(value.key))
+                facts.add(_Fact.of_person(value.source))
+        for wording in wordings_of(values_of(memory)):
             facts.add(_Fact.of_wording(*wording))
         known = {digest for _, digest in self._days}
         back = set()
@@ -243,29 +247,20 @@ def remember(
         connection.execute(insert(erasures), list(new.values()))
 
 
-def wordings_of(guidelines: Iterable[Guideline]) -> set[Wording]:
-    """Return whose wordings guidelines are; none are of a model's own."""
+def wordings_of(values: Iterable[Held]) -> set[Wording]:
+    """Return whose wordings are among values; none are of a model's own."""
     found = set()
-    for guideline in guidelines:
-        for person in guideline.people:
-            found.add((name_key(person), guideline.text))
+    for one in values:
+        for person in one.kind.people(one.value):
+            found.add((name_key(person), one.value.text))
     return found
 
 
-def _content_of(memory: Memory, key: FeedbackKey) -> list[str]:
-    """Return the hash of what the case of a key holds; nothing if there is no case."""
-    case = memory.case(key.id)
-    if case is None:
-        return []
-    return [case.example.content_hash]
-
-
-def _keys(memory: Memory) -> Iterator[FeedbackKey]:
-    """Yield every key of feedback that a memory holds."""
-    for annotation in memory.annotations():
-        yield annotation.key
-    for stone in memory.tombstones:
-        yield stone.key
-    for guideline in memory.guidelines:
-        yield from guideline.exposed_to
-        yield from guideline.supported_by
+def _keys(values: Iterable[Held]) -> set[FeedbackKey]:
+    """Return every key of feedback that values hold, and every case."""
+    keys = set()
+    for one in values:
+        keys.update(one.kind.keys(one.value))
+        if one.name == "case":
+            keys.add(FeedbackKey(one.key, ""))
+    return keys

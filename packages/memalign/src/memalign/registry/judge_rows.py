@@ -17,7 +17,7 @@ from memalign.errors import InputError, MemalignError, RegistryError
 from memalign.judge import Judge
 from memalign.judge.spec import name_of
 from memalign.memory import Annotation, Case, Memory
-from memalign.registry.kinds import KINDS
+from memalign.registry.kinds import KINDS, values_of
 from memalign.values import ValueType
 
 RowKey = tuple[str, str]
@@ -58,6 +58,8 @@ def encoded(value: Any) -> bytes:
     Raises:
         InputError: JSON cannot hold it.
     """
+    if isinstance(value, bytes):
+        return value
     try:
         if isinstance(value, msgspec.Struct):
             value = _without_none(value)
@@ -133,21 +135,8 @@ def memory_contents(
     contents = {}
     for name in _STATE:
         contents["memory", name] = encoded(getattr(memory, name))
-    for case in memory.cases:
-        contents["case", _key(case.id)] = encode(case.example)
-        for annotation in case.annotations:
-            key = _key(str(annotation.key))
-            contents["annotation", key] = encode(annotation)
-        if case.pre_alignment is not None:
-            contents["pre_alignment", case.id] = encode(case.pre_alignment)
-        if case.vector is not None:
-            contents["vector", case.id] = case.vector
-    for name, kind in KINDS.items():
-        if kind.collection is None:
-            continue
-        for value in getattr(memory, kind.collection):
-            key = _key(kind.key(value))
-            contents[name, key] = encode(value)
+    for held in values_of(memory):
+        contents[held.name, _key(held.key)] = encode(held.value)
     return contents
 
 

@@ -1,24 +1,37 @@
-"""The kinds of rows that hold a judge: the type of each, and people's words and names in it.
+"""The kinds of rows that hold a judge: types, people's words and names, what people are told.
 
-Keeping, forgetting, searching and the receipt read this one table, so that a new kind of memory is
-one entry here.
+Keeping, forgetting, searching, refusing, the receipt, the differences between versions and the
+pages of an erasure read this one table, so that a new kind of memory is one entry here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from memalign.content.walk import texts_in
-from memalign.memory import Annotation, FeedbackConflict, PreAlignmentVerdict, Tombstone
+from memalign.memory import (
+    Annotation,
+    FeedbackConflict,
+    Memory,
+    PreAlignmentVerdict,
+    Tombstone,
+)
 from memalign.types import Example, FeedbackKey, Guideline, canonical_json
 from memalign.values import Value
 
-__all__ = ["DISTILLED", "KINDS", "NAMES", "SENTENCES", "Kind", "TextKind"]
-
-DISTILLED = "distilled"
-"""The origin of a guideline that a model wrote."""
+__all__ = [
+    "COUNTED",
+    "KINDS",
+    "LESSONS",
+    "NAMES",
+    "SENTENCES",
+    "Held",
+    "Kind",
+    "TextKind",
+    "values_of",
+]
 
 NAMES = ("pinned_by", "retired_by", "dismissed_by", "ruled_by", "unruled_by")
 """Fields of guidelines and conflicts that say who did something."""
@@ -39,7 +52,7 @@ def _nothing(value: Any) -> Iterable[Any]:
     return ()
 
 
-def _no_reason(value: Any) -> str:
+def _no_words(value: Any) -> str:
     return ""
 
 
@@ -51,7 +64,12 @@ class Kind:
         type: The type of a value; None for plain JSON values, and for a vector, which is raw bytes.
         texts: Returns what people or judged systems wrote, as JSON values. Labels of a closed type
             are nobody's words.
+        role: What its words are in an erasure. `said`: they are searched for when they go.
+            `learned`: the same, once it is known what goes, and a row that repeats what goes, goes.
+            `kept`: they are no trace of anything. Empty for a kind that has no words of people.
         names: Returns the people whom fields name.
+        author: Returns the person with whom it goes, or None.
+        people: Returns the people whose wording it is: who wrote it, and who confirmed it.
         reason: Returns what memalign or a model says there about other rows' feedback.
         quotes: Returns what a model said of the case itself, which may share a few words with
             people's by chance.
@@ -60,20 +78,32 @@ class Kind:
         about: Returns the id of the case that it is about and who speaks there, None for the case
             itself.
         collection: The field of a memory that holds all of this kind; None if cases hold them.
-        key: Returns the key of a value's row, for kinds with a collection.
-        order: Returns what values are ordered by, for kinds with a collection.
+        key: Returns the key of a value's row.
+        order: Returns what values are ordered by.
+        noun: What people call one; empty if nobody is told of it. A receipt counts those that have
+            one.
+        field: The field of a receipt with what went of it.
+        experts: What experts call one and several of them on pages, where `{n}` is the number.
+        line: Returns one in a line, as people read it.
     """
 
     type: Any = None
     texts: Callable[[Any], Iterable[Any]] = _nothing
+    role: Literal["said", "learned", "kept", ""] = ""
     names: Callable[[Any], Iterable[str | None]] = _nothing
-    reason: Callable[[Any], str] = _no_reason
+    author: Callable[[Any], str | None] = lambda value: None
+    people: Callable[[Any], Iterable[str]] = _nothing
+    reason: Callable[[Any], str] = _no_words
     quotes: Callable[[Any], Iterable[str]] = _nothing
     keys: Callable[[Any], Iterable[FeedbackKey]] = _nothing
     about: Callable[[Any], tuple[str, str | None]] | None = None
     collection: str | None = None
     key: Callable[[Any], str] = str
     order: Callable[[Any], Any] = str
+    noun: str = ""
+    field: str = ""
+    experts: tuple[str, str] = ("", "")
+    line: Callable[[Any], str] = str
 
     def fields(self, value: Any) -> Iterator[str]:
         """Yield every text that a person or a judged system wrote in a value."""
@@ -90,6 +120,19 @@ class Kind:
             yield "sentence", reason
 
 
+class Held(NamedTuple):
+    """A value that a judge holds: its kind, its row's key, and itself."""
+
+    name: str
+    key: str
+    value: Any
+
+    @property
+    def kind(self) -> Kind:
+        """What is known of its kind; of a damaged row's, nothing."""
+        return KINDS.get(self.name, Kind())
+
+
 def _free_label(value: Value | None) -> Value | None:
     """Return a label that is free text; one of two words may be a choice of the judge's type."""
     return value if isinstance(value, str) and len(value.split()) > 2 else None
@@ -101,12 +144,18 @@ def _texts_of_guideline(guideline: Guideline) -> Iterator[Any]:
         yield from (test.text, _free_label(test.value))
 
 
+def _author_of_guideline(guideline: Guideline) -> str | None:
+    """Return who wrote it; None for a model, whoever confirmed it."""
+    written = guideline.origin in guideline.people
+    return guideline.origin if written else None
+
+
 def _who_did(entry: Any) -> list[str | None]:
     return [getattr(entry, name, None) for name in NAMES]
 
 
 KINDS = {
-    "judge": Kind(texts=lambda setting: [setting]),
+    "judge": Kind(texts=lambda setting: [setting], role="kept"),
     "memory": Kind(
         texts=lambda state: [state],
         names=lambda state: state if isinstance(state, list) else [],
@@ -114,7 +163,11 @@ KINDS = {
     "case": Kind(
         type=Example,
         texts=lambda case: [case.id, *case.content.values(), case.meta],
+        role="said",
         about=lambda case: (case.id, None),
+        noun="case",
+        field="cases",
+        experts=("{n} case", "{n} cases"),
     ),
     "annotation": Kind(
         type=Annotation,
@@ -124,6 +177,7 @@ KINDS = {
             _free_label(said.value),
             said.meta,
         ],
+        role="said",
         names=lambda said: [said.source],
         reason=lambda said: said.outcome.reason if said.outcome is not None else "",
         keys=lambda said: [
@@ -131,10 +185,14 @@ KINDS = {
             *(said.outcome.exposed_to if said.outcome else ()),
         ],
         about=lambda said: said.key,
+        noun="comment",
+        field="keys",
+        experts=("{n} comment", "{n} comments"),
     ),
     "pre_alignment": Kind(
         type=PreAlignmentVerdict,
         texts=lambda verdict: [verdict.rationale],
+        role="said",
         quotes=lambda verdict: [verdict.rationale or ""],
         keys=lambda verdict: verdict.exposed_to,
     ),
@@ -142,18 +200,22 @@ KINDS = {
     "guideline": Kind(
         type=Guideline,
         texts=_texts_of_guideline,
-        names=lambda guideline: [
-            *(guideline.people - {DISTILLED}),
-            *_who_did(guideline),
-        ],
+        role="learned",
+        names=lambda guideline: [*guideline.people, *_who_did(guideline)],
+        author=_author_of_guideline,
+        people=lambda guideline: guideline.people,
         keys=lambda guideline: (*guideline.exposed_to, *guideline.supported_by),
         collection="guidelines",
         key=lambda guideline: guideline.id,
         order=lambda guideline: guideline.number,
+        noun="guideline",
+        field="guidelines",
+        experts=("{n} learned sentence", "{n} learned sentences"),
     ),
     "tombstone": Kind(
         type=Tombstone,
         texts=lambda stone: [stone.key.id],
+        role="kept",
         names=lambda stone: [stone.key.source],
         keys=lambda stone: [stone.key],
         about=lambda stone: stone.key,
@@ -173,3 +235,26 @@ KINDS = {
     ),
 }
 """Every kind of row."""
+
+COUNTED = {name: kind for name, kind in KINDS.items() if kind.noun}
+"""The kinds of which people are told how many there are."""
+
+LESSONS = {name: kind for name, kind in KINDS.items() if kind.role == "learned"}
+"""The kinds of what was learned or written for the judge."""
+
+
+def values_of(memory: Memory) -> Iterator[Held]:
+    """Yield every value of a memory that is a row."""
+    for case in memory.cases:
+        yield Held("case", case.id, case.example)
+        for annotation in case.annotations:
+            yield Held("annotation", str(annotation.key), annotation)
+        if case.pre_alignment is not None:
+            yield Held("pre_alignment", case.id, case.pre_alignment)
+        if case.vector is not None:
+            yield Held("vector", case.id, case.vector)
+    for name, kind in KINDS.items():
+        if kind.collection is None:
+            continue
+        for value in getattr(memory, kind.collection):
+            yield Held(name, kind.key(value), value)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from memalign.registry.kinds import COUNTED
 from memalign.types import FeedbackKey, as_json
 
 __all__ = [
@@ -43,12 +44,17 @@ class RedactedVersion:
     """What one version lost: cases, comments (what one person said of one case), guidelines."""
 
     number: int
-    cases: int
-    comments: int
-    guidelines: int
+    cases: int = 0
+    comments: int = 0
+    guidelines: int = 0
+
+    @property
+    def lost(self) -> dict[str, int]:
+        """How many it lost, by kind."""
+        return {name: getattr(self, f"{kind.noun}s") for name, kind in COUNTED.items()}
 
     def __str__(self) -> str:
-        return in_words(self.cases, self.comments, self.guidelines)
+        return in_words(self.lost)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,8 +67,8 @@ class Receipt:
         keys: The comments that went: what one person said of one case, taught or not.
         cases: The ids of the cases that went, taught, queued or only in the result of work.
         guidelines: The guidelines that went, from any version.
-        copied: Of these, those that were not learned from the feedback, but repeated its words.
-        wordings: Of these, those that people wrote or confirmed.
+        copied: Those that were not learned from the feedback, but repeated its words.
+        wordings: Those that people wrote or confirmed.
         locked: The locked cases that are locked no longer, because they or their label went.
         versions: What each version lost.
         latest: The version that stands afterwards, with what was learned again; None when the
@@ -112,7 +118,12 @@ class Receipt:
     @property
     def counts(self) -> str:
         """`6 cases, 2 comments and 1 guideline`."""
-        return in_words(len(self.cases), len(self.keys), len(self.guidelines))
+        return in_words({name: len(names) for name, names in self.gone.items()})
+
+    @property
+    def gone(self) -> dict[str, tuple[Any, ...]]:
+        """What went: keys, or ids, by kind."""
+        return {name: getattr(self, kind.field) for name, kind in COUNTED.items()}
 
     def to_dict(self) -> dict[str, Any]:
         """Return the same as JSON values."""
@@ -137,11 +148,9 @@ class Receipt:
         if self.problem:
             waiting += f" ({self.problem})"
         parts: dict[str, Sequence[object]] = {
-            "comments": self.keys,
-            "cases": self.cases,
-            "guidelines": self.guidelines,
-            "of these, guidelines that only repeat their words": self.copied,
-            "of these, guidelines that people wrote or confirmed": self.wordings,
+            **{f"{COUNTED[name].noun}s": gone for name, gone in self.gone.items()},
+            "of these, only repeated their words": self.copied,
+            "of these, written or confirmed by people": self.wordings,
             "cases that are locked no longer": self.locked,
             "learned again without them": self.rederived,
             waiting: self.pending,
@@ -151,7 +160,7 @@ class Receipt:
             if names:
                 lines.append(f"  {what}: {_some(names)}")
         for version in self.versions:
-            if version.cases or version.comments or version.guidelines:
+            if any(version.lost.values()):
                 lines.append(f"  from version {version.number}: {version}")
         if self.latest is not None:
             lines.append(f"  latest: version {self.latest}")
@@ -176,11 +185,15 @@ class Receipt:
         return f"NO, words are left in {'; '.join(where)}{which}"
 
 
-def in_words(cases: int, comments: int, guidelines: int) -> str:
-    """Return `6 cases, 2 comments and 1 guideline`; what there is none of is not named."""
-    counted = {"case": cases, "comment": comments, "guideline": guidelines}
+def in_words(counts: Mapping[str, int]) -> str:
+    """Return `6 cases, 2 comments and 1 guideline`; what there is none of is not named.
+
+    Args:
+        counts: How many there are of each kind.
+    """
     parts = []
-    for noun, count in counted.items():
+    for name, count in counts.items():
+        noun = COUNTED[name].noun
         if count == 1:
             parts.append(f"1 {noun}")
         elif count:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple, get_args
@@ -37,8 +37,9 @@ from memalign.registry.judge_rows import (
     memory_of,
     named_damage,
 )
+from memalign.registry.kinds import LESSONS, Held, values_of
 from memalign.registry.tables import answers, erasures, judges, rows, versions
-from memalign.types import FeedbackKey, guideline_number
+from memalign.types import FeedbackKey
 from memalign.values import ValueType
 
 Action = Literal[
@@ -180,6 +181,13 @@ def timeline(connection: Connection, judge: int, latest: int) -> Timeline:
     return spans
 
 
+def held_in(spans: Timeline, decode: Callable[[str, bytes], Any]) -> Iterator[Held]:
+    """Yield every value of a timeline; `decode` may be a codec's."""
+    for (kind, key), bodies in spans.items():
+        for _, _, body in bodies:
+            yield Held(kind, key, decode(kind, body))
+
+
 def history(connection: Connection, judge: int) -> tuple[VersionInfo, ...]:
     """Return every version, the oldest first."""
     query = select(versions).where(versions.c.judge == judge)
@@ -266,7 +274,8 @@ def commit(
         if allow_erased:
             hashes.readmit(connection, head.judge, judge.memory)
         elif hashes:
-            refused = hashes.refusals(judge.memory, memory_of(before))
+            known = values_of(memory_of(before))
+            refused = hashes.refusals(values_of(judge.memory), known)
             _refuse(f"judge {judge.name!r}", refused)
         if action == "unalign":
             forget_answers(connection, head.judge)  # they may quote what was withdrawn
@@ -468,11 +477,11 @@ def _summary(before: Contents, after: Contents) -> str:
                 parts.append(f"{name} changed")
     for verb, keys in _changes(before, after, "annotation").items():
         parts.append(f"{len(keys)} feedback {verb}")
-    for verb, keys in _changes(before, after, "guideline").items():
-        keys.sort(key=guideline_number)
-        noun = "guideline" if len(keys) == 1 else "guidelines"
-        names = ", ".join(keys[:8])
-        parts.append(f"{len(keys)} {noun} {verb} ({names})")
+    for name, kind in LESSONS.items():
+        for verb, keys in _changes(before, after, name).items():
+            keys.sort(key=lambda key: (len(key), key))
+            noun = kind.noun if len(keys) == 1 else f"{kind.noun}s"
+            parts.append(f"{len(keys)} {noun} {verb} ({', '.join(keys[:8])})")
     if parts:
         return ", ".join(parts)
     return "bookkeeping only" if before else "created"
@@ -480,20 +489,17 @@ def _summary(before: Contents, after: Contents) -> str:
 
 def _changes(before: Contents, after: Contents, kind: str) -> dict[str, list[str]]:
     """Return the keys of the rows of a kind that were added, changed and removed, if any."""
-    changes: dict[str, list[str]] = {}
+    changes: dict[str, list[str]] = {"added": [], "changed": [], "removed": []}
     for row in before | after:
-        if row[0] != kind:
+        if row[0] != kind or before.get(row) == after.get(row):
             continue
+        verb = "changed"
         if row not in before:
             verb = "added"
         elif row not in after:
             verb = "removed"
-        elif before[row] != after[row]:
-            verb = "changed"
-        else:
-            continue
-        changes.setdefault(verb, []).append(row[1])
-    return dict(sorted(changes.items()))
+        changes[verb].append(row[1])
+    return {verb: keys for verb, keys in changes.items() if keys}
 
 
 def sizes(memory: Memory) -> dict[str, int]:
@@ -545,7 +551,7 @@ def import_judges(
             for judge in reading.execute(select(judges)).mappings().all():
                 if erased and not allow_erased:
                     spans = timeline(reading, judge["id"], judge["latest"])
-                    reasons = _erased_in(erased, spans)
+                    reasons = erased.refusals(held_in(spans, decoded))
                     _refuse(f"judge {judge['name']!r} of the other registry", reasons)
                 _copy(reading, writing, dict(judge))
     return listed
@@ -562,42 +568,6 @@ def _copy(reading: Connection, writing: Connection, judge: dict[str, Any]) -> No
         for batch in found.mappings().partitions():
             moved = [{**row, "judge": copy} for row in batch]
             writing.execute(insert(table), moved)
-
-
-def _erased_in(erased: ErasedHashes, spans: Timeline) -> dict[FeedbackKey, str]:
-    """Return why erased feedback and cases that a version of a judge holds may not come, by key."""
-    contents: dict[str, set[str]] = {}
-    for (kind, key), bodies in spans.items():
-        if kind == "case":
-            for _, _, body in bodies:
-                example = decoded(kind, body)
-                contents.setdefault(key, set()).add(example.content_hash)
-    reasons = _erased_wordings(erased, spans)
-    for kind, key in sorted(spans):
-        if kind == "case":
-            feedback = FeedbackKey(key, "")
-        elif kind in ("annotation", "tombstone"):
-            feedback = FeedbackKey.parse(key)
-        else:
-            continue
-        reason = erased.refusal(feedback, contents.get(feedback.id, ()))
-        if reason is not None:
-            reasons[feedback] = reason
-    return reasons
-
-
-def _erased_wordings(erased: ErasedHashes, spans: Timeline) -> dict[FeedbackKey, str]:
-    """Return why guidelines that an erased person wrote may not come, by id and author."""
-    reasons = {}
-    for (kind, key), bodies in spans.items():
-        if kind != "guideline":
-            continue
-        for _, _, body in bodies:
-            guideline = decoded(kind, body)
-            reason = erased.wording_refusal(guideline)
-            if reason is not None:
-                reasons[FeedbackKey(key, guideline.origin)] = reason
-    return reasons
 
 
 def forget_answers(connection: Connection, judge: int) -> None:
