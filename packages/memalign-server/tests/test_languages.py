@@ -15,10 +15,11 @@ from fastapi.testclient import TestClient
 from jinja2 import Environment, nodes
 
 import memalign_server
+from memalign.registry import NOUNS
 from memalign.registry.receipt import UNREACHABLE, UNREACHABLE_ON_POSTGRESQL
 from memalign_server.pages.languages import LANGUAGES, language, language_of
 from server_support import world
-from server_support.catalogues import constants
+from server_support.catalogues import constants, nouns
 from server_support.reviewing import answer, expect, post, put_in, shows, wait
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ PACKAGE = Path(__file__).parents[1]
 OUT_OF_REACH = {*UNREACHABLE, *UNREACHABLE_ON_POSTGRESQL}
 TEMPLATES = sorted((SOURCE / "templates").glob("*.html"))
 OTHERS = [code for code in LANGUAGES if code != "en"]
+EXTRACTORS = {"constants": constants, "nouns": nouns}
 PLACES = {"_": 0, "say": 0, "n_": 1, "count": 1, "Refused": 0, "Problem": 1}
 """Which argument of a call is a sentence."""
 
@@ -40,9 +42,10 @@ def library_sentences() -> set[str]:
     texts = set[str]()
     for section in config.sections():
         kind, _, pattern = section.partition(": ")
-        for path in PACKAGE.parent.glob(pattern) if kind == "constants" else ():
+        for path in PACKAGE.parent.glob(pattern) if kind in EXTRACTORS else ():
             with path.open("rb") as file:
-                texts |= {text for *_, text, _ in constants(file, (), (), {})}
+                for *_, text, _ in EXTRACTORS[kind](file, (), (), {}):
+                    texts.add(text if isinstance(text, str) else text[0])
     return texts
 
 
@@ -199,8 +202,9 @@ FORMS: tuple[tuple[str, dict[str, Any]], ...] = (
 )
 
 
-def test_babel_finds_what_receipts_say_is_out_of_reach() -> None:
-    assert library_sentences() == OUT_OF_REACH
+def test_babel_finds_what_receipts_say_is_out_of_reach_and_what_went() -> None:
+    words = {kind.experts[0] for kind in NOUNS.values()}
+    assert library_sentences() == OUT_OF_REACH | words
 
 
 @pytest.mark.parametrize("code", OTHERS)

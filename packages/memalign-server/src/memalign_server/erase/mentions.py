@@ -14,7 +14,7 @@ from memalign.errors import UnknownKey
 from memalign.judge import Judge
 from memalign.keys import name_key, same_person
 from memalign.memory import Finder
-from memalign.registry import Receipt, Registry
+from memalign.registry import LESSONS, Receipt, Registry
 from memalign.types import FeedbackKey
 from memalign_server.erase.service import planned
 from memalign_server.pages.texts import is_word_in, places
@@ -39,6 +39,7 @@ class Mention:
     Attributes:
         kind: What it is; `note` where only notes of work mention the text.
         name: The id of the case, sentence or member, or the key of the comment.
+        noun: What the library calls a sentence, such as a guideline.
         taught: Whether the judge has learned the case.
         whose: The person who wrote it; empty for the one who asks.
         line: What is shown of its words; empty where only an earlier state has them.
@@ -49,6 +50,7 @@ class Mention:
 
     kind: Literal["case", "comment", "sentence", "member", "note"]
     name: str = ""
+    noun: str = ""
     taught: bool = False
     whose: str = ""
     line: str = ""
@@ -92,7 +94,7 @@ class Search:
         rules = set[str]()
         for receipt in self._receipts:
             keys.update(receipt.keys)
-            rules.update(receipt.guidelines)
+            rules.update(receipt.lessons)
         found = [*self._members(), *self._cases()]
         found += self._comments(keys)
         found += self._sentences(rules)
@@ -197,11 +199,14 @@ class Search:
 
     def _sentences(self, ids: Collection[str]) -> Iterator[Mention]:
         memory = self.judge.memory
-        for rule in memory.guidelines:
-            if rule.id in ids and self.finder.holds(rule.text):
+        for kind in LESSONS.values():
+            for rule in getattr(memory, kind.field):
+                if rule.id not in ids or not self.finder.holds(rule.text):
+                    continue
                 people = rule.people or {key.source for key in memory.sources_of(rule)}
                 yield Mention(
                     kind="sentence",
+                    noun=kind.noun,
                     name=rule.id,
                     whose=", ".join(sorted(people)),
                     line=self._line([rule.text]),
@@ -264,7 +269,7 @@ def arguments_of(
     receipt = planned(search.registry, search.store, search.judge.name, arguments)
     gone = set[str]()
     if receipt is not None:
-        gone = {*receipt.cases, *map(str, receipt.keys), *receipt.guidelines}
+        gone = {*receipt.cases, *map(str, receipt.keys), *receipt.lessons}
     holding = [mention.name for mention in unticked if not mention.apart]
     return arguments | {"kept": sum(name not in gone for name in holding)}
 
@@ -292,7 +297,7 @@ def _named(judge: Judge, ticked: Sequence[Mention]) -> dict[str, list[str]]:
     keys = [str(FeedbackKey(case, "")) for case in _names(ticked, "case")]
     keys += _names(ticked, "comment")
     rules = _names(ticked, "sentence")
-    sentences = [rule.text for rule in judge.memory.guidelines if rule.id in rules]
+    sentences = [rule.text for rule in judge.memory.lessons if rule.id in rules]
     return {"keys": keys, "sentences": sentences}
 
 
@@ -314,7 +319,5 @@ def counts_of(search: Search, arguments: Mapping[str, Any]) -> Counter[str]:
     receipt = planned(search.registry, search.store, search.judge.name, arguments)
     counts = Counter(member=len(arguments["leaves"]))
     if receipt is not None:
-        counts["case"] = len(receipt.cases)
-        counts["comment"] = len(receipt.keys)
-        counts["sentence"] = len(receipt.guidelines)
+        counts.update(receipt.numbers)
     return counts

@@ -70,7 +70,7 @@ def find_mentions(setup: Screen, search: Searched) -> Response:
         "erase",
         matching=search.text,
         counts=counts,
-        found=Counter(mention.kind for mention in mentions),
+        found=Counter(mention.noun or mention.kind for mention in mentions),
         mentions=mentions[:MOST],
         more_mentions=len(mentions[MOST:]),
         others=others[:MOST],

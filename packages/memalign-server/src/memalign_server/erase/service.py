@@ -13,7 +13,7 @@ from typing import Any
 
 from memalign.errors import MemalignError, UnknownKey
 from memalign.keys import name_key
-from memalign.registry import Receipt, Registry
+from memalign.registry import NOUNS, Receipt, Registry
 from memalign.types import Example, FeedbackKey
 from memalign_server.store import Store
 from memalign_server.store.cases import add_cases, cases_of
@@ -191,17 +191,21 @@ def _joined(receipts: Sequence[Receipt], judge: str) -> Receipt:
     own = [receipt for receipt in receipts if receipt.judge == judge]
     others = [receipt for receipt in receipts if receipt.judge != judge]
     erased = {receipt.judge for receipt in receipts}
-    elsewhere = {name for receipt in receipts for name in receipt.elsewhere}
-    own_elsewhere = {name for receipt in own for name in receipt.elsewhere}
-    left = dict.fromkeys(place for receipt in receipts for place in receipt.left)
+    left = dict[str, None]()
+    elsewhere = set[str]()
+    for receipt in receipts:
+        left |= dict.fromkeys(receipt.left)
+        places = set(receipt.elsewhere)
+        elsewhere |= places if receipt.judge == judge else places - erased
+    went: Any = {}
+    for kind in NOUNS.values():
+        went[kind.field] = _went(own, others, kind.field)
     return replace(
         (own or others)[-1],
         judge=judge,
-        keys=_went(own, others, "keys"),
-        cases=_went(own, others, "cases"),
-        guidelines=_went(own, others, "guidelines"),
         left=tuple(left),
-        elsewhere=tuple(sorted(own_elsewhere | (elsewhere - erased))),
+        elsewhere=tuple(sorted(elsewhere)),
+        **went,
     )
 
 

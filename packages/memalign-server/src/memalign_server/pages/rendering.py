@@ -13,6 +13,7 @@ from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from memalign.registry import NOUNS
 from memalign_server.pages.content import case_text
 from memalign_server.pages.languages import (
     LANGUAGE_COOKIE,
@@ -117,5 +118,6 @@ def _templates() -> Environment:
     )
     environment.globals["link"] = link
     environment.globals["case_text"] = case_text
+    environment.globals["nouns"] = NOUNS
     environment.filters["visible"] = visible
     return environment

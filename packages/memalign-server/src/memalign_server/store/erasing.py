@@ -72,11 +72,11 @@ class ServerTables:
 
     def forget(self, connection: Connection, receipt: Receipt, residue: Residue) -> int:
         """Remove what is erased, and what repeats it; return how many rows were touched."""
-        versions = {one.number for one in receipt.versions if one.guidelines}
+        versions = {one.number for one in receipt.versions if one.lessons}
         touched = forget_judgments(
             connection,
             receipt.judge,
-            guidelines=receipt.guidelines,
+            guidelines=receipt.lessons,
             cases=residue.cases | {key.id for key in residue.keys},
             versions=versions,
         )

@@ -194,8 +194,9 @@ def _wordings(session: Session, name: str, ids: Sequence[str]) -> list[str]:
     """
     if not ids:
         return []
-    memory = session.judge(name)[1].memory
-    going = [rule for rule in memory.guidelines if rule.id in ids]
-    return [
-        f"  {rule.id} ({', '.join(sorted(rule.people))}): {rule.text}" for rule in going
-    ]
+    lines = []
+    for lesson in session.judge(name)[1].memory.lessons:
+        if lesson.id in ids:
+            whose = ", ".join(sorted(lesson.people))
+            lines.append(f"  {lesson.id} ({whose}): {lesson.text}")
+    return lines

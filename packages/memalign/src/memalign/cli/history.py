@@ -17,7 +17,8 @@ from memalign.errors import InputError
 if TYPE_CHECKING:
     from memalign.memory import Annotation, LedgerEntry
     from memalign.registry import MemoryDiff, Saved
-    from memalign.types import CodeTest, Guideline
+    from memalign.registry.kinds import Kind
+    from memalign.types import CodeTest
 
 _LINES = 40  # of changes
 
@@ -92,15 +93,13 @@ def diff_lines(diff: MemoryDiff) -> list[str]:
     for setting in diff.settings:
         before = _setting_text(setting.before)
         lines += _sides(f"{setting.name}: ", before, _setting_text(setting.after))
-    for rule in diff.guidelines:
-        before = _rule_text(rule.before, rule.state_before)
-        lines += _sides(
-            f"{rule.name} ", before, _rule_text(rule.after, rule.state_after)
-        )
-        if rule.after is not None:  # with a guideline its tests go
-            lines += _tests(
-                () if rule.before is None else rule.before.tests, rule.after.tests
-            )
+    for kind, change in diff.lessons:
+        before = _lesson_text(kind, change.before, change.state_before)
+        after = _lesson_text(kind, change.after, change.state_after)
+        lines += _sides(f"{change.name} ", before, after)
+        if change.after is not None:  # with a guideline its tests go
+            old = getattr(change.before, "tests", ())
+            lines += _tests(old, getattr(change.after, "tests", ()))
     for change in diff.feedback:
         before = _feedback_text(change.before, change.state_before)
         after = _feedback_text(change.after, change.state_after)
@@ -128,12 +127,17 @@ def _setting_text(value: object) -> str:
     return str(value)
 
 
-def _rule_text(rule: Guideline | None, status: str | None) -> str:
-    if rule is None:
+def _lesson_text(kind: Kind, lesson: Any, status: str | None) -> str:
+    """Write a guideline, or another lesson, as it was in one of the versions."""
+    if lesson is None:
         return ""
-    source = ", ".join(map(str, rule.supported_by)) or rule.origin
-    pinned = f", pinned by {rule.pinned_by}" if rule.pinned_by else ""
-    return f"{rule.text}  [{status}, from {source}{pinned}]"
+    author = kind.author(lesson) or "distilled"
+    source = ", ".join(map(str, lesson.supported_by)) or author
+    parts = [status, f"from {source}"]
+    pinned_by = getattr(lesson, "pinned_by", None)
+    if pinned_by:
+        parts.append(f"pinned by {pinned_by}")
+    return f"{lesson.text}  [{', '.join(filter(None, parts))}]"
 
 
 def _feedback_text(annotation: Annotation | None, entry: LedgerEntry | None) -> str:

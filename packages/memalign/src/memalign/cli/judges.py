@@ -255,10 +255,14 @@ def described(judge: Judge, *, version: int) -> dict[str, Any]:
         version: Its version.
     """
     from memalign.judge.spec import name_of
+    from memalign.registry.kinds import LESSONS
 
     memory = judge.memory
     pending = [entry for entry in memory.ledger() if entry.state == "pending"]
     conflicts = memory.open_conflicts
+    lessons = {}
+    for kind in LESSONS.values():
+        lessons[kind.field] = [str(lesson) for lesson in getattr(memory, kind.field)]
     return {
         "name": judge.name,
         "version": version,
@@ -274,6 +278,7 @@ def described(judge: Judge, *, version: int) -> dict[str, Any]:
         "memory_hash": memory.hash,
         "cases": len(memory.cases),
         "feedback": len(memory),
+        **lessons,
         "guidelines": guideline_values(memory.guidelines, memory),
         "pending": [{"key": entry.key, "reason": entry.reason} for entry in pending],
         "conflicts": [

@@ -9,12 +9,12 @@ waits to be distilled again. To redo only what was touched is the idea of SISA (
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec.structs import replace
 
 from memalign.keys import name_key
-from memalign.memory.model import Case, Memory, Outcome, Tombstone
+from memalign.memory.model import LESSONS, Case, Memory, Outcome, Tombstone
 from memalign.types import FeedbackKey, Guideline
 
 __all__ = ["WHY", "exposed_wordings", "forget", "forget_lessons", "without_disputed"]
@@ -91,13 +91,18 @@ def forget_lessons(
         staying = exposed_wordings(memory, gone, keep)
     exposed = set()
     waiting = set(gone)
-    rest = []
-    for guideline in memory.guidelines:
-        if gone.isdisjoint(guideline.exposure) or guideline.id in staying:
-            rest.append(_unexposed(guideline, gone))
-        else:
-            exposed.add(guideline.id)
-            waiting.update(guideline.supported_by)
+    for field in LESSONS:
+        rest = []
+        for lesson in getattr(memory, field):
+            if gone.isdisjoint(lesson.exposed_to) or lesson.id in staying:
+                rest.append(_unexposed(lesson, gone))
+            else:
+                exposed.add(lesson.id)
+                waiting.update(lesson.supported_by)
+        memory = replace(memory, **{field: tuple(rest)})
+    memory = memory.without_guidelines(
+        exposed
+    )  # those they had replaced are active again
     # An example may have been covered by a rule that goes, and the reason why something waits may
     # stem from the feedback that goes.
     for annotation in memory.annotations():
@@ -110,8 +115,6 @@ def forget_lessons(
             conflicts.append(conflict)
     memory = replace(memory, conflicts=tuple(conflicts))
     memory = memory.without_verdicts_beside(memory.ids_beside(gone))
-    memory = memory.with_guidelines(rest)
-    memory = memory.without_guidelines(exposed)
     outcome = Outcome(kind="waiting", reason=why)
     return memory.with_outcomes(dict.fromkeys(waiting, outcome))
 
@@ -130,12 +133,12 @@ def exposed_wordings(
     gone = frozenset(withdrawn)
     withdrawing = {name_key(key.source) for key in gone}
     staying = []
-    for guideline in memory.guidelines:
-        authors = set(map(name_key, guideline.people))
-        if not authors or gone.isdisjoint(guideline.exposure):
+    for lesson in memory.lessons:
+        authors = set(map(name_key, lesson.people))
+        if not authors or gone.isdisjoint(lesson.exposed_to):
             continue
-        if guideline.id in keep or withdrawing.isdisjoint(authors):
-            staying.append(guideline.id)
+        if lesson.id in keep or withdrawing.isdisjoint(authors):
+            staying.append(lesson.id)
     return tuple(staying)
 
 
@@ -146,8 +149,8 @@ def without_disputed(memory: Memory) -> Memory:
         if entry.state == "disputed":
             disputed.add(entry.key)
     taught = set()
-    for guideline in memory.guidelines:
-        taught |= disputed & guideline.exposure
+    for lesson in memory.lessons:
+        taught.update(disputed.intersection(lesson.exposed_to))
     for annotation in memory.annotations():
         outcome = annotation.outcome
         if outcome is not None:
@@ -174,25 +177,25 @@ def _cases_without(memory: Memory, removed: frozenset[FeedbackKey]) -> tuple[Cas
     return tuple(cases)
 
 
-def _unexposed(guideline: Guideline, gone: frozenset[FeedbackKey]) -> Guideline:
-    """Return the guideline without these keys.
+def _unexposed(lesson: Any, gone: frozenset[FeedbackKey]) -> Any:
+    """Return a guideline, or another lesson, without these keys.
 
-    If it was exposed to one of them, its tests go too: they may stem from that feedback alone.
+    If a guideline was exposed to one of them, its tests go too: they may stem from that feedback
+    alone.
     """
-    exposed = _others(guideline.exposed_to, gone)
-    supporters = _others(guideline.supported_by, gone)
-    if exposed != guideline.exposed_to:
-        guideline = replace(guideline, exposed_to=exposed, tests=())
-    if supporters != guideline.supported_by:
-        guideline = replace(guideline, supported_by=supporters)
-    return guideline
+    exposed = _others(lesson.exposed_to, gone)
+    supporters = _others(lesson.supported_by, gone)
+    changes: dict[str, Any] = {}
+    if exposed != lesson.exposed_to:
+        changes["exposed_to"] = exposed
+        if isinstance(lesson, Guideline):
+            changes["tests"] = ()
+    if supporters != lesson.supported_by:
+        changes["supported_by"] = supporters
+    return replace(lesson, **changes) if changes else lesson
 
 
 def _others(
     keys: Collection[FeedbackKey], gone: frozenset[FeedbackKey]
 ) -> tuple[FeedbackKey, ...]:
-    others = []
-    for key in keys:
-        if key not in gone:
-            others.append(key)
-    return tuple(others)
+    return tuple(key for key in keys if key not in gone)

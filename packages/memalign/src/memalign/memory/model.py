@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
+    "LESSONS",
     "Annotation",
     "Case",
     "FeedbackConflict",
@@ -54,6 +55,12 @@ _NO_FEEDBACK = (
     "no feedback{}; `memalign show NAME --ledger` "
     "(in Python: judge.memory.ledger()) lists every key"
 )
+
+LESSONS = ("guidelines",)
+"""Fields of a memory that hold what was learned or written for the judge.
+
+Their entries have, as guidelines have, `id`, `text`, `supported_by`, `exposed_to` and `people`.
+"""
 
 replace = msgspec.structs.replace
 Entry = TypeVar("Entry", "Case", Guideline)
@@ -389,7 +396,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     def sources_of(self, guideline: Guideline) -> tuple[FeedbackKey, ...]:
         """Return the keys that support the guideline, or one that it supersedes."""
-        return self.sources[guideline.id]
+        return self.sources.get(guideline.id, guideline.supported_by)
 
     def status(self, guideline: Guideline) -> GuidelineStatus:
         """Return `active`, `superseded`, or `retired` if a person took it out of force."""
@@ -406,6 +413,12 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             if successor is None:
                 return guideline
             guideline = self.guideline(successor)
+
+    @property
+    def lessons(self) -> Iterator[Any]:
+        """Everything that was learned or written for the judge, in force or not."""
+        for field in LESSONS:
+            yield from getattr(self, field)
 
     @property
     def open_conflicts(self) -> tuple[FeedbackConflict, ...]:
@@ -521,12 +534,13 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def hash(self) -> str:
         """16 hex digits over all that can change a verdict or an align; reasons cannot."""
-        rest = {
+        rest: dict[str, Any] = {
             "authority": self.authority,
             "embedding_model": self.embedding_model,
-            "guidelines": msgspec.to_builtins(self.guidelines),
             "locks": self.locks,
         }
+        for field in LESSONS:
+            rest[field] = msgspec.to_builtins(getattr(self, field))
         cases = ",".join(case.hashed for case in self.cases)
         text = f"{canonical_json(rest)}[{cases}]"
         digest = hashlib.sha256(text.encode("utf-8", "surrogatepass"))

@@ -3,6 +3,7 @@
 from memalign.registry.bundle import load_bundle, write_bundle
 from memalign.registry.database import Database
 from memalign.registry.diff import Change, MemoryDiff
+from memalign.registry.kinds import LESSONS, NOUNS
 from memalign.registry.other_tables import Passage, Words
 from memalign.registry.receipt import Receipt, RedactedVersion
 from memalign.registry.registry import Registry, Saved
@@ -13,6 +14,8 @@ from memalign.registry.tables import without_statistics
 from memalign.registry.versions import JudgeSummary, VersionInfo
 
 __all__ = [
+    "LESSONS",
+    "NOUNS",
     "Change",
     "Database",
     "JudgeSummary",

@@ -22,7 +22,7 @@ from memalign.judge.code_tests import checked
 from memalign.memory import Memory
 from memalign.memory.guard import guideline_fault
 from memalign.registry.judge_rows import DAMAGE, judge_from, settings_of
-from memalign.types import canonical_json
+from memalign.types import Guideline, canonical_json
 
 __all__ = [
     "FORMAT",
@@ -124,22 +124,25 @@ def load_bundle(source: str | Path | Mapping[str, Any]) -> Judge:
         raise InputError(
             f"{where} is damaged: {type(error).__name__}, {error}; export the judge again"
         ) from None
-    _check_guidelines(where, memory)
+    _check_lessons(where, memory)
     return judge
 
 
-def _check_guidelines(where: str, memory: Memory) -> None:
-    """Raise InputError for a guideline that may not enter a system message.
+def _check_lessons(where: str, memory: Memory) -> None:
+    """Raise InputError for a guideline, or what is like one, that may not enter a prompt.
 
     Whoever wrote the file could also sign it.
     """
-    for guideline in memory.guidelines:
-        faults = [guideline_fault(guideline.text), *map(checked, guideline.tests)]
+    for lesson in memory.lessons:
+        faults = [guideline_fault(lesson.text)]
+        if isinstance(lesson, Guideline):
+            faults.extend(map(checked, lesson.tests))
         fault = next(filter(None, faults), None)
         if fault:
+            name = f"{type(lesson).__name__.lower()} {lesson.id}"
             raise InputError(
-                f"{where}: guideline {guideline.id} may not enter a prompt: {fault}; change it "
-                "where the judge was exported, and export it again"
+                f"{where}: {name} may not enter a prompt: {fault}; change it where the judge was "
+                "exported, and export it again"
             )
 
 

@@ -11,7 +11,7 @@ import msgspec
 from memalign.judge import Judge
 from memalign.memory import Annotation, LedgerEntry, Memory
 from memalign.registry.judge_rows import settings_of
-from memalign.types import guideline_number
+from memalign.registry.kinds import LESSONS, Kind
 
 __all__ = ["BY_HAND", "Change", "MemoryDiff", "compare"]
 
@@ -52,8 +52,15 @@ class MemoryDiff:
     guidelines: tuple[Change, ...] = ()
     feedback: tuple[Change, ...] = ()
 
+    @property
+    def lessons(self) -> Iterator[tuple[Kind, Change]]:
+        """The changes of what was learned or written for the judge, each with its kind."""
+        for kind in LESSONS.values():
+            for change in getattr(self, kind.field):
+                yield kind, change
+
     def __bool__(self) -> bool:
-        return bool(self.settings or self.guidelines or self.feedback)
+        return bool(self.settings or self.feedback or any(self.lessons))
 
 
 def compare(
@@ -67,13 +74,17 @@ def compare(
         versions: Their numbers, if a registry has them.
     """
     old, new = versions
+    lessons = {}
+    for kind in LESSONS.values():
+        changes = _lesson_changes(kind, before.memory, after.memory)
+        lessons[kind.field] = tuple(changes)
     return MemoryDiff(
         judge=after.name,
         before=old,
         after=new,
         settings=tuple(_setting_changes(before, after)),
-        guidelines=tuple(_guideline_changes(before.memory, after.memory)),
         feedback=tuple(_feedback_changes(before.memory, after.memory)),
+        **lessons,
     )
 
 
@@ -91,14 +102,15 @@ def _settings(judge: Judge) -> dict[str, Any]:
     return settings
 
 
-def _guideline_changes(before: Memory, after: Memory) -> Iterator[Change]:
-    old = {guideline.id: guideline for guideline in before.guidelines}
-    new = {guideline.id: guideline for guideline in after.guidelines}
-    for name in sorted(old.keys() | new.keys(), key=guideline_number):
+def _lesson_changes(kind: Kind, before: Memory, after: Memory) -> Iterator[Change]:
+    old = {kind.key(entry): entry for entry in getattr(before, kind.field)}
+    new = {kind.key(entry): entry for entry in getattr(after, kind.field)}
+    both = {**old, **new}
+    for name in sorted(both, key=lambda name: kind.order(both[name])):
         was = old.get(name)
         now = new.get(name)
-        status_before = before.status(was) if was else None
-        status_after = after.status(now) if now else None
+        status_before = kind.status(before, was) if was else None
+        status_after = kind.status(after, now) if now else None
         if (was, status_before) != (now, status_after):
             yield Change(
                 name=name,

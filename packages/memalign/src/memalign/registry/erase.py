@@ -38,7 +38,7 @@ from memalign.registry.judge_rows import (
     memory_of,
     named_damage,
 )
-from memalign.registry.kinds import COUNTED, KINDS, LESSONS, NAMES, SENTENCES, Held
+from memalign.registry.kinds import KINDS, LESSONS, NAMES, SENTENCES, Held
 from memalign.registry.other_tables import Passage, other_tables
 from memalign.registry.receipt import Receipt, RedactedVersion, in_words
 from memalign.registry.residue import RUN, Residue
@@ -506,8 +506,10 @@ def _kept(codec: Codec, contents: Contents, memory: Memory) -> Contents:
 
 
 def _lost(number: int, removed: Iterable[tuple[str, str]]) -> RedactedVersion:
-    kinds = Counter(kind for kind, _ in removed)
-    lost = {f"{kind.noun}s": kinds[name] for name, kind in COUNTED.items()}
+    lost: Counter[str] = Counter()
+    for name, _ in removed:
+        if KINDS[name].noun:
+            lost[f"{KINDS[name].noun}s"] += 1
     return RedactedVersion(number=number, **lost)
 
 
@@ -718,7 +720,7 @@ def _receipt(
     said = _said(history.everything())
     keys = sorted(residue.keys & said)
     lessons = [one for one in forgotten.gone if one.name in LESSONS]
-    went = {}
+    went: dict[str, Any] = {}
     for name, kind in LESSONS.items():
         went[kind.field] = _ids(one for one in lessons if one.name == name)
     latest = None
@@ -830,5 +832,5 @@ def _write_versions(connection: Connection, plan: Plan) -> None:
         after={},
         memory=plan.memory,
         action="erase",
-        line=f"{in_words({'annotation': len(plan.residue.keys)})} erased from all versions",
+        line=f"{in_words({'comment': len(plan.residue.keys)})} erased from all versions",
     )

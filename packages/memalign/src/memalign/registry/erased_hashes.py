@@ -107,9 +107,9 @@ class ErasedHashes:
         held = list(values)
         before = list(known)
         contents: dict[str, set[str]] = {}
-        for name, key, value in held:
-            if name == "case":
-                contents.setdefault(key, set()).add(value.content_hash)
+        for one in held:
+            if one.name == "case":
+                contents.setdefault(one.key, set()).add(one.value.content_hash)
         for key in sorted(_keys(held) - _keys(before)):
             reason = self._refusal(key, contents.get(key.id, ()))
             if reason is not None:
@@ -258,7 +258,7 @@ def wordings_of(values: Iterable[Held]) -> set[Wording]:
 
 def _keys(values: Iterable[Held]) -> set[FeedbackKey]:
     """Return every key of feedback that values hold, and every case."""
-    keys = set()
+    keys: set[FeedbackKey] = set()
     for one in values:
         keys.update(one.kind.keys(one.value))
         if one.name == "case":

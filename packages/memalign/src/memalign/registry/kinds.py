@@ -22,10 +22,10 @@ from memalign.types import Example, FeedbackKey, Guideline, canonical_json
 from memalign.values import Value
 
 __all__ = [
-    "COUNTED",
     "KINDS",
     "LESSONS",
     "NAMES",
+    "NOUNS",
     "SENTENCES",
     "Held",
     "Kind",
@@ -84,7 +84,7 @@ class Kind:
             one.
         field: The field of a receipt with what went of it.
         experts: What experts call one and several of them on pages, where `{n}` is the number.
-        line: Returns one in a line, as people read it.
+        status: Returns whether one is in force in a memory; None for a kind that always is.
     """
 
     type: Any = None
@@ -103,7 +103,7 @@ class Kind:
     noun: str = ""
     field: str = ""
     experts: tuple[str, str] = ("", "")
-    line: Callable[[Any], str] = str
+    status: Callable[[Memory, Any], str | None] = lambda memory, value: None
 
     def fields(self, value: Any) -> Iterator[str]:
         """Yield every text that a person or a judged system wrote in a value."""
@@ -129,7 +129,7 @@ class Held(NamedTuple):
 
     @property
     def kind(self) -> Kind:
-        """What is known of its kind; of a damaged row's, nothing."""
+        """Return what is known of its kind; nothing of a damaged row's."""
         return KINDS.get(self.name, Kind())
 
 
@@ -211,6 +211,7 @@ KINDS = {
         noun="guideline",
         field="guidelines",
         experts=("{n} learned sentence", "{n} learned sentences"),
+        status=lambda memory, guideline: memory.status(guideline),
     ),
     "tombstone": Kind(
         type=Tombstone,
@@ -236,8 +237,8 @@ KINDS = {
 }
 """Every kind of row."""
 
-COUNTED = {name: kind for name, kind in KINDS.items() if kind.noun}
-"""The kinds of which people are told how many there are."""
+NOUNS = {kind.noun: kind for kind in KINDS.values() if kind.noun}
+"""The kinds of which people are told how many there are, by what people call one."""
 
 LESSONS = {name: kind for name, kind in KINDS.items() if kind.role == "learned"}
 """The kinds of what was learned or written for the judge."""

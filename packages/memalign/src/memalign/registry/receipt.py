@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from memalign.registry.kinds import COUNTED
+from memalign.registry.kinds import LESSONS, NOUNS
 from memalign.types import FeedbackKey, as_json
 
 __all__ = [
@@ -50,8 +50,13 @@ class RedactedVersion:
 
     @property
     def lost(self) -> dict[str, int]:
-        """How many it lost, by kind."""
-        return {name: getattr(self, f"{kind.noun}s") for name, kind in COUNTED.items()}
+        """Return how many it lost of each kind, by its noun."""
+        return {noun: getattr(self, f"{noun}s") for noun in NOUNS}
+
+    @property
+    def lessons(self) -> int:
+        """Return how much it lost of what was learned or written for the judge."""
+        return sum(self.lost[kind.noun] for kind in LESSONS.values())
 
     def __str__(self) -> str:
         return in_words(self.lost)
@@ -118,12 +123,22 @@ class Receipt:
     @property
     def counts(self) -> str:
         """`6 cases, 2 comments and 1 guideline`."""
-        return in_words({name: len(names) for name, names in self.gone.items()})
+        return in_words(self.numbers)
 
     @property
     def gone(self) -> dict[str, tuple[Any, ...]]:
-        """What went: keys, or ids, by kind."""
-        return {name: getattr(self, kind.field) for name, kind in COUNTED.items()}
+        """Return what went, as keys or ids, by the kind's noun."""
+        return {noun: getattr(self, kind.field) for noun, kind in NOUNS.items()}
+
+    @property
+    def numbers(self) -> dict[str, int]:
+        """Return how many went of each kind, by its noun."""
+        return {noun: len(names) for noun, names in self.gone.items()}
+
+    @property
+    def lessons(self) -> tuple[str, ...]:
+        """Return the ids of what went of all that was learned or written for the judge."""
+        return sum((self.gone[kind.noun] for kind in LESSONS.values()), ())
 
     def to_dict(self) -> dict[str, Any]:
         """Return the same as JSON values."""
@@ -135,7 +150,7 @@ class Receipt:
         for naming in ("keys", "pending", "locked", "stays"):
             del values[naming]
         values["cases"] = len(self.cases)
-        values["comments"] = len(self.keys)
+        values["numbers"] = self.numbers
         values["waiting"] = len(self.pending)
         return values
 
@@ -148,9 +163,9 @@ class Receipt:
         if self.problem:
             waiting += f" ({self.problem})"
         parts: dict[str, Sequence[object]] = {
-            **{f"{COUNTED[name].noun}s": gone for name, gone in self.gone.items()},
-            "of these, only repeated their words": self.copied,
-            "of these, written or confirmed by people": self.wordings,
+            **{f"{noun}s": names for noun, names in self.gone.items()},
+            "of these, those that only repeat their words": self.copied,
+            "of these, those that people wrote or confirmed": self.wordings,
             "cases that are locked no longer": self.locked,
             "learned again without them": self.rederived,
             waiting: self.pending,
@@ -189,11 +204,10 @@ def in_words(counts: Mapping[str, int]) -> str:
     """Return `6 cases, 2 comments and 1 guideline`; what there is none of is not named.
 
     Args:
-        counts: How many there are of each kind.
+        counts: How many there are of each noun.
     """
     parts = []
-    for name, count in counts.items():
-        noun = COUNTED[name].noun
+    for noun, count in counts.items():
         if count == 1:
             parts.append(f"1 {noun}")
         elif count:

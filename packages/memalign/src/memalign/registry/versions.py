@@ -477,10 +477,10 @@ def _summary(before: Contents, after: Contents) -> str:
                 parts.append(f"{name} changed")
     for verb, keys in _changes(before, after, "annotation").items():
         parts.append(f"{len(keys)} feedback {verb}")
-    for name, kind in LESSONS.items():
-        for verb, keys in _changes(before, after, name).items():
+    for lesson, described in LESSONS.items():
+        for verb, keys in _changes(before, after, lesson).items():
             keys.sort(key=lambda key: (len(key), key))
-            noun = kind.noun if len(keys) == 1 else f"{kind.noun}s"
+            noun = described.noun if len(keys) == 1 else f"{described.noun}s"
             parts.append(f"{len(keys)} {noun} {verb} ({', '.join(keys[:8])})")
     if parts:
         return ", ".join(parts)
