@@ -194,9 +194,9 @@ def _wordings(session: Session, name: str, ids: Sequence[str]) -> list[str]:
     """
     if not ids:
         return []
-    lines = []
-    for lesson in session.judge(name)[1].memory.lessons:
-        if lesson.id in ids:
-            whose = ", ".join(sorted(lesson.people))
-            lines.append(f"  {lesson.id} ({whose}): {lesson.text}")
-    return lines
+    lessons = session.judge(name)[1].memory.lessons
+    return [
+        f"  {lesson.id} ({', '.join(sorted(lesson.people))}): {lesson.text}"
+        for lesson in lessons
+        if lesson.id in ids
+    ]

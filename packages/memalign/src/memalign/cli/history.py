@@ -131,13 +131,11 @@ def _lesson_text(kind: Kind, lesson: Any, status: str | None) -> str:
     """Write a guideline, or another lesson, as it was in one of the versions."""
     if lesson is None:
         return ""
-    author = kind.author(lesson) or "distilled"
-    source = ", ".join(map(str, lesson.supported_by)) or author
-    parts = [status, f"from {source}"]
+    supporters = ", ".join(map(str, lesson.supported_by))
+    source = supporters or kind.author(lesson) or "distilled"
     pinned_by = getattr(lesson, "pinned_by", None)
-    if pinned_by:
-        parts.append(f"pinned by {pinned_by}")
-    return f"{lesson.text}  [{', '.join(filter(None, parts))}]"
+    pinned = f", pinned by {pinned_by}" if pinned_by else ""
+    return f"{lesson.text}  [{status or kind.noun}, from {source}{pinned}]"
 
 
 def _feedback_text(annotation: Annotation | None, entry: LedgerEntry | None) -> str:

@@ -109,11 +109,12 @@ def forget_lessons(
         outcome = annotation.outcome
         if outcome and not gone.isdisjoint(outcome.exposed_to):
             waiting.add(annotation.key)
-    conflicts = []
-    for conflict in memory.conflicts:
-        if gone.isdisjoint(conflict.exposed_to):
-            conflicts.append(conflict)
-    memory = replace(memory, conflicts=tuple(conflicts))
+    conflicts = tuple(
+        conflict
+        for conflict in memory.conflicts
+        if gone.isdisjoint(conflict.exposed_to)
+    )
+    memory = replace(memory, conflicts=conflicts)
     memory = memory.without_verdicts_beside(memory.ids_beside(gone))
     outcome = Outcome(kind="waiting", reason=why)
     return memory.with_outcomes(dict.fromkeys(waiting, outcome))
@@ -144,10 +145,7 @@ def exposed_wordings(
 
 def without_disputed(memory: Memory) -> Memory:
     """Return the memory without what labels taught that do not count; see `Memory.label`."""
-    disputed = set()
-    for entry in memory.ledger():
-        if entry.state == "disputed":
-            disputed.add(entry.key)
+    disputed = {entry.key for entry in memory.ledger() if entry.state == "disputed"}
     taught = set()
     for lesson in memory.lessons:
         taught.update(disputed.intersection(lesson.exposed_to))
@@ -168,12 +166,9 @@ def _cases_without(memory: Memory, removed: frozenset[FeedbackKey]) -> tuple[Cas
         if case.id not in touched:
             cases.append(case)
             continue
-        rest = []
-        for annotation in case.annotations:
-            if annotation.key not in removed:
-                rest.append(annotation)
+        rest = tuple(said for said in case.annotations if said.key not in removed)
         if rest:
-            cases.append(replace(case, annotations=tuple(rest)))
+            cases.append(replace(case, annotations=rest))
     return tuple(cases)
 
 

@@ -235,11 +235,11 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def semantic(self) -> tuple[Guideline, ...]:
         """The guidelines in force, in the order of prompts; they print line by line."""
-        active = []
-        for guideline in self.guidelines:
-            if self.status(guideline) == "active":
-                active.append(guideline)
-        return Guidelines(active)
+        return Guidelines(
+            guideline
+            for guideline in self.guidelines
+            if self.status(guideline) == "active"
+        )
 
     @cached_property
     def tests(self) -> tuple[tuple[Guideline, CodeTest], ...]:
@@ -380,8 +380,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def _by(self, source: str | None) -> Iterator[Annotation]:
         """Yield the annotations of one person; without a name, all."""
         for annotation in self.annotations():
-            theirs = source is None or same_person(source, annotation.source)
-            if theirs:
+            if source is None or same_person(source, annotation.source):
                 yield annotation
 
     # -- guidelines and conflicts ----------------------------------------------------------------
@@ -423,11 +422,9 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @property
     def open_conflicts(self) -> tuple[FeedbackConflict, ...]:
         """The comments that contradict each other, unless somebody dismissed the conflict."""
-        conflicts = []
-        for conflict in self.conflicts:
-            if conflict.dismissed_by is None:
-                conflicts.append(conflict)
-        return tuple(conflicts)
+        return tuple(
+            conflict for conflict in self.conflicts if conflict.dismissed_by is None
+        )
 
     def exposure(self, example_ids: Iterable[str] = ()) -> frozenset[FeedbackKey]:
         """Return all feedback behind the guidelines in force, and on these cases."""
@@ -452,11 +449,11 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def pending(self) -> tuple[Annotation, ...]:
         """The annotations that wait for a distillation."""
-        waiting = []
-        for annotation in self.annotations():
-            if self._entries[annotation.key].state == "pending":
-                waiting.append(annotation)
-        return tuple(waiting)
+        return tuple(
+            annotation
+            for annotation in self.annotations()
+            if self._entries[annotation.key].state == "pending"
+        )
 
     # -- changed copies --------------------------------------------------------------------------
 

@@ -28,7 +28,7 @@ from memalign.memory.text_search import Finder
 from memalign.registry import versions
 from memalign.registry.database import Database
 from memalign.registry.erase_check import in_other_tables
-from memalign.registry.erase_reach import reach_of
+from memalign.registry.erase_reach import reach_of, says
 from memalign.registry.erased_hashes import ErasedHashes, remember, wordings_of
 from memalign.registry.judge_rows import (
     Codec,
@@ -227,7 +227,7 @@ def _plan(connection: Connection, history: History, selectors: Selectors) -> Pla
     # Only now it is known which words go. A guideline that was not learned from them may repeat
     # them, and so may what memalign or a model says of other feedback.
     copied = _copies(forgotten, residue)
-    if copied or _is_said(forgotten, residue):
+    if copied or any(says(one, residue) for one in forgotten.stays):
         forgotten = forget(history, residue, copied)
     known = keys or residue.cases or forgotten.versions
     if not known and not _is_mentioned(connection, history, residue):
@@ -688,16 +688,6 @@ def _copies(forgotten: Forgotten, residue: Residue) -> frozenset[RowKey]:
         if one.name in LESSONS and any(map(residue.copied, one.kind.fields(one.value))):
             found.add((one.name, one.key))
     return frozenset(found)
-
-
-def _is_said(forgotten: Forgotten, residue: Residue) -> bool:
-    """Return whether what memalign or a model says in a row that stays repeats what goes."""
-    for one in forgotten.stays:
-        if residue.in_sentence(one.kind.reason(one.value)):
-            return True
-        if any(map(residue.certain, one.kind.quotes(one.value))):
-            return True
-    return False
 
 
 def _is_mentioned(connection: Connection, history: History, residue: Residue) -> bool:

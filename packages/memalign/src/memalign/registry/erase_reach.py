@@ -14,7 +14,7 @@ from memalign.registry.kinds import Held
 from memalign.registry.residue import Residue
 from memalign.types import FeedbackKey
 
-__all__ = ["Reach", "reach_of"]
+__all__ = ["Reach", "reach_of", "says"]
 
 
 class Reach(NamedTuple):
@@ -57,14 +57,14 @@ def reach_of(
         # With a word on a case its label may change, and with the label what others had said of
         # it is disputed.
         near = one[:2] in copied or not seen.isdisjoint(named)
-        if near or _says(one, residue):
+        if near or says(one, residue):
             cases.update(seen)
         if one[:2] == ("memory", "locks"):
             cases.update(one.value)
     return Reach(frozenset(_with_twins(groups, cases)))
 
 
-def _says(one: Held, residue: Residue) -> bool:
+def says(one: Held, residue: Residue) -> bool:
     """Return whether a value repeats what goes or names who goes, outside of people's own words."""
     if any(map(residue.is_name, one.kind.names(one.value))):
         return True

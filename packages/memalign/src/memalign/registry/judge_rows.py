@@ -169,6 +169,7 @@ def judge_from(
     return Judge(name=name, feedback_value_type=value_type, memory=memory, **values)
 
 
+@named_damage("a judge's memory")
 def memory_of(
     contents: Contents, decode: Callable[[str, bytes], Any] = decoded
 ) -> Memory:
@@ -176,11 +177,6 @@ def memory_of(
 
     Raises RegistryError if a row is damaged.
     """
-    with named_damage("a judge's memory"):
-        return _memory_of(contents, decode)
-
-
-def _memory_of(contents: Contents, decode: Callable[[str, bytes], Any]) -> Memory:
     values: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
     for (kind, key), body in contents.items():
         if kind != "judge":
