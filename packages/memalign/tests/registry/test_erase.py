@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sqlite3
 import tempfile
@@ -24,6 +25,8 @@ from memalign.errors import (
 )
 from memalign.memory import Annotation, Case, FeedbackConflict, Outcome
 from memalign.memory.forget import forget
+from memalign.memory.model import LESSONS
+from memalign.registry import MemoryDiff, Receipt, RedactedVersion, kinds
 from memalign.registry.residue import Residue
 from memalign.testing import ScriptedChatModel
 from memalign.types import Example, Guideline
@@ -815,3 +818,23 @@ def test_the_receipt_reads_as_text_and_as_json(learned: Registry):
         "guidelines": 1,
     }
     assert "MLflow versions and traces" in plain["unreachable"]
+
+
+def test_all_that_is_learned_is_described_counted_and_compared():
+    """A new kind of memory that one of these does not know would outlive an erasure."""
+    assert tuple(kind.collection for kind in kinds.LESSONS.values()) == LESSONS
+    for kind in kinds.LESSONS.values():
+        assert kind.field == kind.collection
+        assert kind.noun
+        assert all("{n}" in words for words in kind.experts)
+        assert kind.field in field_names(MemoryDiff)
+    for noun, kind in kinds.NOUNS.items():
+        assert kind.field in field_names(Receipt)
+        assert f"{noun}s" in field_names(RedactedVersion)
+    described = {kind.collection for kind in kinds.KINDS.values()} - {None}
+    state = {"cases", "locks", "next_guideline", "authority", "embedding_model"}
+    assert described == set(Memory.__struct_fields__) - state
+
+
+def field_names(of: type) -> set[str]:
+    return {field.name for field in dataclasses.fields(of)}

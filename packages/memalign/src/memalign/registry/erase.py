@@ -385,7 +385,7 @@ def _named(
             raise UnknownKey(
                 f"nothing of {history.name!r} holds {str(selector)!r}{selectors}; {hint}"
             )
-        named_keys.update(list(found))
+        named_keys.update(found)
         named_cases.update(ids)
     return named_keys, named_cases
 
@@ -453,11 +453,12 @@ def forget(
                 model = {_EMBEDDING: b"null"}  # without a case there is no vector
         _extend(rest, number, part.kept)
         _extend(rest, number, model)
+    decode = history.codec.decode
     return Forgotten(
         versions=lost,
         sizes=sizes,
-        gone=tuple(versions.held_in(gone, history.codec.decode)),
-        stays=tuple(versions.held_in(rest, history.codec.decode)),
+        gone=tuple(versions.held_in(gone, decode)),
+        stays=tuple(versions.held_in(rest, decode)),
         rest=rest,
     )
 
@@ -508,8 +509,9 @@ def _kept(codec: Codec, contents: Contents, memory: Memory) -> Contents:
 def _lost(number: int, removed: Iterable[tuple[str, str]]) -> RedactedVersion:
     lost: Counter[str] = Counter()
     for name, _ in removed:
-        if KINDS[name].noun:
-            lost[f"{KINDS[name].noun}s"] += 1
+        noun = KINDS[name].noun
+        if noun:
+            lost[f"{noun}s"] += 1
     return RedactedVersion(number=number, **lost)
 
 
@@ -685,7 +687,10 @@ def _copies(forgotten: Forgotten, residue: Residue) -> frozenset[RowKey]:
     """Return the rows that were not learned from what goes, and repeat it."""
     found = set()
     for one in forgotten.stays:
-        if one.name in LESSONS and any(map(residue.copied, one.kind.fields(one.value))):
+        if one.name not in LESSONS:
+            continue
+        words = one.kind.fields(one.value)
+        if any(map(residue.copied, words)):
             found.add((one.name, one.key))
     return frozenset(found)
 
