@@ -128,10 +128,11 @@ def readings(selector: str) -> list[tuple[str, str | None]]:
     if selector.startswith('"'):
         return [_split(selector)]
     found: list[tuple[str, str | None]] = [(selector, None)]
-    at = selector.find("@")
-    while at >= 0 and len(found) <= _MOST_MARKS:
-        found.append((selector[:at], selector[at + 1 :]))
-        at = selector.find("@", at + 1)
+    parts = selector.split("@", _MOST_MARKS)
+    for count in range(1, len(parts)):
+        example_id = "@".join(parts[:count])
+        source = "@".join(parts[count:])
+        found.append((example_id, source))
     return found
 
 

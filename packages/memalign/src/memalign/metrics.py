@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from math import comb
 from statistics import NormalDist
 from typing import Any, Literal
 
@@ -128,14 +129,15 @@ def krippendorff_alpha(
 
 def _coincidences(units: Sequence[Sequence[Any]], order: Sequence[Any]) -> Floats:
     """Return how often each two labels of `order` meet in a unit; a unit counts by its labels."""
-    size = len(order)
-    places = {label: place for place, label in enumerate(order)}
-    coincidences = np.zeros((size, size))
-    for unit in units:
-        codes = [places[label] for label in unit]
-        counts = np.bincount(codes, minlength=size).astype(float)
-        pairs = np.outer(counts, counts) - np.diag(counts)
-        coincidences += pairs / (len(unit) - 1)
+    counts = np.zeros((len(units), len(order)))
+    for row, unit in enumerate(units):
+        for label in unit:
+            column = order.index(label)
+            counts[row, column] += 1
+    others = counts.sum(axis=1) - 1
+    weighted = counts.T / others
+    alone = np.diag(weighted.sum(axis=1))
+    coincidences: Floats = weighted @ counts - alone
     return coincidences
 
 
@@ -152,10 +154,13 @@ def student_t(level: float, degrees: int | None) -> float:
     z = normal.inv_cdf((1 + level) / 2)
     if degrees is None:
         return z
-    first = (z**3 + z) / 4
-    second = (5 * z**5 + 16 * z**3 + 3 * z) / 96
-    third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
-    return z + first / degrees + second / degrees**2 + third / degrees**3
+    square = z * z
+    first = (square + 1) / 4
+    second = ((5 * square + 16) * square + 3) / 96
+    third = (((3 * square + 19) * square + 17) * square - 15) / 384
+    rest = (third / degrees + second) / degrees
+    wider = 1 + (rest + first) / degrees
+    return z * wider
 
 
 def wilson_interval(
@@ -169,22 +174,22 @@ def wilson_interval(
     if n == 0:
         return None
     z = student_t(level, degrees)
+    low = _least_share(successes, n, z)
+    high = 1 - _least_share(n - successes, n, z)
+    return low, high
+
+
+def _least_share(successes: float, n: float, z: float) -> float:
+    """Return the lower end of Wilson's interval; the upper one is that of the failures."""
+    if successes <= 0:
+        return 0.0
+    square = z * z
     share = successes / n
-    failures = n * (1 - share)
-    rest = z * z - 1 / n
-    middle = 2 * successes + z * z
-    under = 2 * (n + z * z)
-    low = 0.0
-    if share > 0:
-        below = rest - 2 + 4 * share * (failures + 1)
-        root = max(0.0, below) ** 0.5
-        low = (middle - 1 - z * root) / under
-    high = 1.0
-    if share < 1:
-        above = rest + 2 + 4 * share * (failures - 1)
-        root = max(0.0, above) ** 0.5
-        high = (middle + 1 + z * root) / under
-    return max(0.0, low), min(1.0, high)
+    failures = n - successes
+    spread = square - 2 - 1 / n + 4 * share * (failures + 1)
+    root = max(0.0, spread) ** 0.5
+    low = 2 * successes + square - 1 - z * root
+    return max(0.0, low / (2 * (n + square)))
 
 
 def paired_share_interval(
@@ -199,12 +204,16 @@ def paired_share_interval(
     if b < 0 or c < 0 or b + c > n + 1e-9 or n <= 0:
         raise InputError(f"counts {b} and {c} cannot be of {n} cases")
     z = student_t(level, degrees)
-    first = (b + 1) / (n + 2)
-    second = (c + 1) / (n + 2)
+    total = n + 2
+    first = (b + 1) / total
+    second = (c + 1) / total
     middle = second - first
     variance = first + second - middle * middle
-    half = z * (variance / (n + 2)) ** 0.5
-    return max(-1.0, middle - half), min(1.0, middle + half)
+    error = (variance / total) ** 0.5
+    half = z * error
+    low = max(-1.0, middle - half)
+    high = min(1.0, middle + half)
+    return low, high
 
 
 def mcnemar_exact(b: int, c: int) -> float:
@@ -216,10 +225,8 @@ def mcnemar_exact(b: int, c: int) -> float:
     if b < 0 or c < 0:
         raise InputError(f"counts cannot be negative: {b}, {c}")
     n = b + c
-    term = tail = 1
-    for i in range(1, min(b, c) + 1):
-        term = term * (n - i + 1) // i
-        tail += term
+    fewer = min(b, c)
+    tail = sum(comb(n, right) for right in range(fewer + 1))
     # Whole numbers to the end, so that thousands of cases neither overflow nor round to nothing too
     # early.
     return min(1.0, float(2 * tail / 2**n))
@@ -248,27 +255,22 @@ def _cohen_kappa(
 
 
 def _ccc(weights: Floats, first: Sequence[float], second: Sequence[float]) -> Floats:
-    x = np.asarray(first, dtype=float)
-    y = np.asarray(second, dtype=float)
+    scores = np.array([first, second], dtype=float)
     # Moments around a common centre: the differences of large squares would lose the digits that
     # matter.
-    centre = (x.mean() + y.mean()) / 2
-    x = x - centre
-    y = y - centre
+    x, y = scores - scores.mean()
     total = weights.sum(axis=1)
 
     def mean(column: Floats) -> Floats:
         return _ratio(weights @ column, total)
 
-    mean_x = mean(x)
-    mean_y = mean(y)
-    covariance = mean(x * y) - mean_x * mean_y
-    variance_x = mean(x * x) - mean_x * mean_x
-    variance_y = mean(y * y) - mean_y * mean_y
-    spread = variance_x + variance_y + (mean_x - mean_y) ** 2
-    largest = np.abs([x, y]).max()
+    covariance = mean(x * y) - mean(x) * mean(y)
+    # Both variances and the squared distance of the means.
+    spread = mean((x - y) ** 2) + 2 * covariance
     found = _ratio(2 * covariance, spread)
-    found[spread <= 1e-12 * largest**2] = np.nan
+    largest = max(np.abs(x).max(), np.abs(y).max())
+    least = 1e-12 * largest**2
+    found[spread <= least] = np.nan
     return found.clip(-1.0, 1.0)
 
 

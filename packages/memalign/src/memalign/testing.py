@@ -172,16 +172,23 @@ class HashEmbedding:
         import numpy as np
 
         self.texts.extend(texts)
-        size = (self._dim + 7) // 8
         vectors = np.zeros((len(texts), self._dim), dtype=np.float32)
-        for row, text in enumerate(texts):
-            vector = vectors[row]
+        for vector, text in zip(vectors, texts, strict=True):
             for word in re.findall(r"\w+", text.casefold()):
-                raw = word.encode("utf-8", "replace")
-                digest = hashlib.shake_128(raw).digest(size)
-                bits = np.unpackbits(np.frombuffer(digest, dtype=np.uint8))
-                vector += bits[: self._dim].astype(np.float32) * 2 - 1
-            length = float(np.linalg.norm(vector))
+                vector += self._direction(word)
+            length = np.linalg.norm(vector)
             if length > 0:
                 vector /= length
         return vectors
+
+    def _direction(self, word: str) -> NDArray[np.float32]:
+        """Return the corner of a cube that a word's hash names."""
+        import numpy as np
+
+        raw = word.encode("utf-8", "replace")
+        size = (self._dim + 7) // 8
+        digest = hashlib.shake_128(raw).digest(size)
+        octets = np.frombuffer(digest, dtype=np.uint8)
+        bits = np.unpackbits(octets, count=self._dim)
+        corner = bits.astype(np.float32) * 2 - 1
+        return corner

@@ -59,10 +59,11 @@ _TRUTHS = {word: truth for truth, words in _WORDS.items() for word in words.spli
 _DECORATION = re.compile(r"^[\s\"'`*“”‘’]+|[\s\"'`*“”‘’.!。]+$")  # noqa: RUF001  # all are meant
 """Marks around a verdict: quotation marks, emphasis, and the end of a sentence."""
 
-_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(?:,\d{3})+")
+_DECIMAL_POINT = re.compile(
+    r"[+-]?(?:[1-9]\d{0,2}(?:,\d{3})+|\d{1,3}(?:,\d{3})+\.\d{1,300})"
+)
 _DECIMAL_COMMA = re.compile(r"[+-]?(?:\d{1,3}(?:\.\d{3})+|\d{1,300}),\d{1,300}")
 _SWAPPED = str.maketrans(",", ".", ".")
-_DECIMAL_POINT = re.compile(r"[+-]?\d{1,3}(?:,\d{3})+\.\d{1,300}")
 
 
 def value_text(value: Value | None) -> str:
@@ -449,12 +450,14 @@ def _numbers(raw: str | int | float, high: float | None) -> set[float]:
         return set()
     with suppress(ValueError):
         return {float(text)}
-    written: list[str] = []
-    if _THOUSANDS.fullmatch(text) or _DECIMAL_POINT.fullmatch(text):
-        written.append(text.replace(",", ""))
+    numbers: set[float] = set()
+    if _DECIMAL_POINT.fullmatch(text):
+        pointed = text.replace(",", "")
+        numbers.add(float(pointed))
     if _DECIMAL_COMMA.fullmatch(text):
-        written.append(text.translate(_SWAPPED))
-    return set(map(float, written))
+        swapped = text.translate(_SWAPPED)
+        numbers.add(float(swapped))
+    return numbers
 
 
 def _bound_text(bound: float | None) -> str:
