@@ -141,7 +141,7 @@ OUTSIDE: dict[str, list[object]] = {
     "a|A": ["á"],
     "int:1..5": [6, 4.5, True, "4.5", "nan", float("inf"), [3]],
     "float:-1..1": ["1e999", False],
-    "str": ["", "  ", 5, None],
+    "str": ["", "  ", [5], None],
 }
 
 

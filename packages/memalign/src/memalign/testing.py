@@ -173,13 +173,12 @@ class HashEmbedding:
 
         self.texts.extend(texts)
         vectors = np.zeros((len(texts), self._dim), dtype=np.float32)
-        for vector, text in zip(vectors, texts, strict=True):
+        for row, text in enumerate(texts):
             for word in re.findall(r"\w+", text.casefold()):
-                vector += self._direction(word)
-            length = np.linalg.norm(vector)
-            if length > 0:
-                vector /= length
-        return vectors
+                vectors[row] += self._direction(word)
+        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+        unit: NDArray[np.float32] = vectors / np.where(lengths > 0, lengths, 1)
+        return unit
 
     def _direction(self, word: str) -> NDArray[np.float32]:
         """Return the corner of a cube that a word's hash names."""

@@ -333,7 +333,7 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
             case "choice":
                 value = self._parse_choice(raw)
             case "str":
-                value = raw if isinstance(raw, str) and raw.strip() else None
+                value = self._parse_text(raw)
             case _:
                 value = self._parse_number(raw)
         if value is None:
@@ -357,6 +357,15 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
             if not isinstance(raw, str):
                 raise
             return self.parse(_DECORATION.sub("", raw))
+
+    def _parse_text(self, raw: object) -> str | None:
+        # A spreadsheet makes a number of a text in digits.
+        if not isinstance(raw, bool | int | float | str):
+            return None
+        text = value_text(raw)
+        if not text.strip():
+            return None
+        return text
 
     def _parse_bool(self, raw: object) -> bool | None:
         if isinstance(raw, bool):

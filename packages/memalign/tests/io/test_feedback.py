@@ -448,7 +448,7 @@ def test_broken_csv_lines_are_named_where_they_begin(write: Write) -> None:
     assert [(bad.line, bad.reason) for bad in file.invalid] == [
         (3, "the row has 2 cells and the header 3; write one cell for each column"),
         (4, "the row has 4 cells and the header 3; write one cell for each column"),
-        (5, "broken CSV: ',' expected after '\"'"),
+        (5, "broken CSV: a quotation mark inside a quoted cell is not doubled"),
         (
             7,
             "broken CSV: a quotation mark opens a cell and is never closed, so the cell runs on to line 8",
@@ -530,7 +530,8 @@ def test_of_rows_that_differ_the_first_is_kept() -> None:
         ),
         ("f.json", "[]", "has no rows"),
         ("f.json", '{"rows": []}', "Its columns are rows"),
-        ("f.csv", b"\xff\xfei\x00d\x00", "is not UTF-8"),
+        ("f.csv", b"\xff\xfei\x00d", "cannot read"),
+        ("f.csv", b"id\n\xe9\n", "is not UTF-8"),
         ("f.xlsx", "PK", "as an XLSX file"),
         ("f.parquet", "PAR1", "as a Parquet file"),
         ("f.ods", "PK", "the name of a file ends in .jsonl"),

@@ -59,6 +59,8 @@ MARKS = {
         "id,outputs,note,note,value\n1,Soon.,a,b,true\n",
         {},
     ),
+    "carriage returns alone": ("id,outputs,value\r1,Soon.,true\r2,No.,false\r", {}),
+    "blanks behind the marks": ('id, outputs, value\n1, "Soon.", true\n', {}),
     "backslashes of Spark": (
         'id,outputs,value\n1,"Soon.",true\n2,"He said \\"soon\\", \\\\ then",true\n',
         {},
@@ -72,6 +74,35 @@ def test_the_marks_of_a_table_are_found(tmp_path: Path, name: str) -> None:
     (tmp_path / "f.csv").write_text(text, "utf-8")
     rows = read_feedback(tmp_path / "f.csv", value_type=BOOL, columns=columns).rows
     assert (rows[0].id, rows[0].outputs, rows[0].value) == ("1", "Soon.", True)
+
+
+@pytest.mark.parametrize("name", MARKS)
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_a_mark_of_byte_order_tells_the_encoding(
+    tmp_path: Path, name: str, encoding: str
+) -> None:
+    text, columns = MARKS[name]
+    written = text.replace("Soon.", "Bientôt, 😀.") if "\t" in text else text
+    (tmp_path / "f.tsv").write_bytes(written.encode(encoding))
+    (tmp_path / "g.csv").write_text(written, "utf-8", newline="")
+    assert read_feedback(tmp_path / "f.tsv", columns=columns) == read_feedback(
+        tmp_path / "g.csv", columns=columns
+    )
+
+
+@pytest.mark.parametrize(
+    "layout", ["[{}, {}]", "{}\n{}\n", "{},\n{},\n", "{}\n{},\n"]
+)
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_json_of_other_editors_is_read(
+    tmp_path: Path, layout: str, encoding: str
+) -> None:
+    rows = [{"id": name, "outputs": "é 😀", "value": True} for name in "ab"]
+    text = layout.format(*map(json.dumps, rows))
+    for suffix in ("json", "jsonl"):
+        path = tmp_path / f"f.{suffix}"
+        path.write_bytes(text.encode(encoding))
+        assert [row.outputs for row in read_feedback(path).rows] == ["é 😀"] * 2
 
 
 def test_a_doubled_column_and_sparks_quotes_keep_what_they_say(tmp_path: Path) -> None:
@@ -155,6 +186,22 @@ def test_words_for_nothing_are_nobodys_words(tmp_path: Path, word: str) -> None:
         None,
     )
     assert (second.value, second.rationale, second.source) == (None, "Cold.", "ana")
+
+
+def test_a_blank_label_is_none_and_a_number_is_text_where_labels_are() -> None:
+    row = {"id": "1", "outputs": "a", "rationale": "Cold."}
+    for blank in ("", "  "):
+        for value_type in ("bool", "int:1..5", "a|b", "str"):
+            feedback = read_feedback(
+                [row | {"value": blank}], value_type=ValueType.of(value_type)
+            )
+            assert feedback.rows[0].value is None
+    free = ValueType.of("str")
+    for written, value in {7: "7", 0.5: "0.5", True: "true", "x": "x"}.items():
+        feedback = read_feedback([row | {"value": written}], value_type=free)
+        assert feedback.rows[0].value == value
+    with pytest.raises(InvalidRows, match=r"line 1 \(1\): value \['x'\] is not allowed"):
+        read_feedback([row | {"value": ["x"]}], value_type=free)
 
 
 TEXTS: dict[str, Any] = {
@@ -247,13 +294,32 @@ def titled(workbook: Any, sheet: Any) -> None:
     sheet.merge_cells("A1:D1")
 
 
+def legend_first(workbook: Any, sheet: Any) -> None:
+    workbook.create_sheet("Read me", 0).append(["What the columns mean:", "value"])
+
+
+def legend_beside_hidden(workbook: Any, sheet: Any) -> None:
+    sheet.sheet_state = "hidden"
+    workbook.create_sheet("Read me").append(["Filled in by Ana"])
+
+
 def words(workbook: Any, sheet: Any) -> None:
     sheet["C2"] = "WAHR"
     sheet["C3"] = "FALSCH"
 
 
 @pytest.mark.parametrize(
-    "prepare", [None, chart_first, hidden_first, empty_first, titled, words]
+    "prepare",
+    [
+        None,
+        chart_first,
+        hidden_first,
+        empty_first,
+        legend_first,
+        legend_beside_hidden,
+        titled,
+        words,
+    ],
 )
 def test_a_workbook_is_read_past_what_is_no_table(tmp_path: Path, prepare: Any) -> None:
     assert labels(book(tmp_path / "f.xlsx", prepare)) == [True, False]

@@ -203,10 +203,12 @@ class Columns:
     def __init__(
         self, names: Mapping[str, str] | None = None, *, required: bool = False
     ) -> None:
-        self.names = MappingProxyType(checked_columns(names or {}))
+        checked = checked_columns(names or {})
+        self.names = MappingProxyType(checked)
         self.required = required
-        self._fields = {column: field for field, column in self.names.items()}
-        self.ids = frozenset(("id", self.names.get("id", "id")))
+        self._fields = {column: field for field, column in checked.items()}
+        column_of_ids = checked.get("id", "id")
+        self.ids = frozenset(("id", column_of_ids))
         self.read = frozenset((*FIELDS, *self._fields))
 
     def renamed(self, row: Mapping[str, Any]) -> dict[str, Any]:

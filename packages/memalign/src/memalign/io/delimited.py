@@ -14,10 +14,16 @@ from memalign.errors import InputError, RowError
 from memalign.io.columns import Columns
 from memalign.io.rows import ReadRow, ReadRows, Row, file_texts
 
-__all__ = ["delimited_rows", "distinct_names", "table_rows"]
+__all__ = [
+    "TITLE_ROWS",
+    "delimited_rows",
+    "distinct_names",
+    "header_place",
+    "table_rows",
+]
 
 _NAMED_MARK = re.compile(r"sep=(.)\s*$", re.IGNORECASE)
-_TITLE_ROWS = 20
+TITLE_ROWS = 20
 """Rows among which the header of a table is looked for."""
 
 
@@ -27,12 +33,14 @@ def delimited_rows(path: Path, columns: Columns) -> ReadRows:
     The mark between cells is the one by which a row names most columns: a comma, a semicolon, a tab
     or a bar. A first line `sep=;`, as spreadsheets write it, names the mark.
 
+    Blanks behind the mark are no part of a cell where the names of columns have them too.
+
     Raises:
         InputError: It is not UTF-8, or its header is broken.
     """
     # The standard reader refuses cells over 128 KiB unless told otherwise, for the whole process.
     csv.field_size_limit(max(csv.field_size_limit(), 2**31 - 1))
-    first = list(islice(file_texts(path), _TITLE_ROWS))
+    first = list(islice(file_texts(path), TITLE_ROWS))
     begin = 0
     named = _NAMED_MARK.match(first[0]) if first else None
     if named:
@@ -43,16 +51,18 @@ def delimited_rows(path: Path, columns: Columns) -> ReadRows:
     texts: Iterator[str] = islice(file_texts(path), begin, None)
     if _written_by_spark(path, mark):
         texts = map(_doubled, texts)
-    return table_rows(path, _records(path, texts, mark, begin), columns)
+    header = "".join(first[begin : begin + 1])
+    marks = header.count(mark)
+    spaced = marks > 0 and marks == header.count(f"{mark} ")
+    reader = csv.reader(texts, strict=True, delimiter=mark, skipinitialspace=spaced)
+    return table_rows(path, _records(path, reader, begin), columns)
 
 
 def _mark_of(first: Sequence[str], columns: Columns) -> str:
     """Return the mark by which a line names most columns; without names, the header's commonest."""
-    # The reader takes a carriage return only at a line's end.
-    lines = [line.replace("\r", "") for line in first]
 
     def fit(mark: str) -> tuple[int, int]:
-        rows = list(csv.reader(lines, delimiter=mark))
+        rows = list(csv.reader(first, delimiter=mark))
         if not rows:
             return 0, 0
         named = max(_known(cells, columns) for cells in rows)
@@ -69,10 +79,9 @@ def _known(cells: Sequence[Any], columns: Columns) -> int:
 
 
 def _records(
-    path: Path, texts: Iterable[str], mark: str, begin: int
+    path: Path, reader: Any, begin: int
 ) -> Iterator[tuple[int, list[str]] | RowError]:
     """Return the cells of each row that has any, with the line where it starts."""
-    reader = csv.reader(texts, strict=True, delimiter=mark)
     first = True
     while True:
         line = begin + reader.line_num + 1  # a quoted cell may run over many lines
@@ -88,6 +97,8 @@ def _records(
                     "a quotation mark opens a cell and is never closed, "
                     f"so the cell runs on to line {end}"
                 )
+            elif "expected after" in reason:
+                reason = "a quotation mark inside a quoted cell is not doubled"
             if first:
                 raise InputError(
                     f"{path}: the header on line {line} is broken: {reason}"
@@ -123,11 +134,8 @@ def table_rows(
         InputError: Two columns have the name of a field.
     """
     records = iter(records)
-    first = list(islice(records, _TITLE_ROWS))
-    place = 0
-    for number, record in reversed(list(enumerate(first))):
-        if not isinstance(record, RowError) and _known(record[1], columns) > 1:
-            place = number
+    first = list(islice(records, TITLE_ROWS))
+    place = header_place(first, columns) or 0
     header: list[str] = []
     for record in chain(first[place:], records):
         if isinstance(record, RowError):
@@ -136,6 +144,16 @@ def table_rows(
             yield _cells_row(*record, header, ragged=ragged)
         else:
             header = _header_names(path, record[1], columns)
+
+
+def header_place(
+    rows: Iterable[tuple[int, list[Any]] | RowError], columns: Columns
+) -> int | None:
+    """Return the place of the first row that names two columns, None without one."""
+    for place, row in enumerate(rows):
+        if not isinstance(row, RowError) and _known(row[1], columns) > 1:
+            return place
+    return None
 
 
 def _header_names(path: Path, cells: Sequence[Any], columns: Columns) -> list[str]:
@@ -181,8 +199,9 @@ def _cells_row(
         is_blank = isinstance(cell, str) and not cell.strip()
         said.append(None if is_blank else cell)
     width = len(header)
-    missing = width - len(cells)
-    if any(cell is not None for cell in said[width:]) or (missing > 0 and not ragged):
+    beyond = said[width:]
+    is_short = len(cells) < width and not ragged
+    if is_short or beyond.count(None) < len(beyond):
         counts = f"the row has {len(cells)} cells and the header {width}"
         return RowError(line=line, reason=f"{counts}; write one cell for each column")
     fields = dict(zip_longest(header, said[:width]))

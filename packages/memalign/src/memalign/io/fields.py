@@ -31,6 +31,7 @@ CONTENT_NEEDED = (
 )
 MISSING = frozenset(
     (
+        "",
         "NULL",
         "null",
         "\\N",
@@ -45,7 +46,9 @@ MISSING = frozenset(
         "n/a",
     )
 )
-"""Words that databases write for a missing cell; in content they are words like any other."""
+"""What databases write for a missing cell; in content these are words like any other."""
+
+_READ = frozenset(("id", *CONTENT_FIELDS, *LABEL_FIELDS))
 
 CaseT = TypeVar("CaseT", Example, Feedback)
 
@@ -79,14 +82,17 @@ def case_fields(row: Row) -> dict[str, Any]:
     Raises:
         InputError: The id or a label is of no usable kind.
     """
-    rest = {name: value for name, value in row.fields.items() if not is_absent(value)}
-    case: dict[str, Any] = {"id": ""}
-    for name in ("id", *CONTENT_FIELDS, *LABEL_FIELDS):
-        if name in rest:
-            case[name] = rest.pop(name)
-    case["id"] = _name_of("id", case["id"])
-    if case["id"] in MISSING:
-        case["id"] = ""
+    case: dict[str, Any] = {}
+    rest: dict[str, Any] = {}
+    for name, value in row.fields.items():
+        if is_absent(value):
+            continue
+        if name in _READ:
+            case[name] = value
+        else:
+            rest[name] = value
+    case_id = _name_of("id", case.get("id", ""))
+    case["id"] = "" if case_id in MISSING else case_id
     case["meta"] = _meta(rest)
     return case
 
@@ -121,30 +127,27 @@ def labels_of(case: Mapping[str, Any], value_type: ValueType | None) -> dict[str
     """
     labels: dict[str, Any] = {}
     for name in LABEL_FIELDS:
-        if name not in case:
+        label = plain(case.get(name), name)
+        if name == "value":
+            label = _label(label, value_type)
+        elif _is_missing(label):
             continue
-        label = plain(case[name], name)
-        is_word = name != "value" and isinstance(label, str)
-        if not is_word or label.strip() not in ("", *MISSING):
+        elif name == "source":
+            label = _name_of(name, label)
+        if label is not None:
             labels[name] = label
-    if "source" in labels:
-        labels["source"] = _name_of("source", labels["source"])
-    value = _label(labels.pop("value", None), value_type)
-    if value is not None:
-        labels["value"] = value
     return labels
 
 
 def _label(value: object, value_type: ValueType | None) -> Value | None:
     """Return the label in a cell, None for a word that means none. Raises InputError."""
-    missing = value is None or (isinstance(value, str) and value.strip() in MISSING)
     if value_type is not None:
         try:
             return value_type.parse(value)
         except InvalidValue:
-            if not missing:
+            if not _is_missing(value):
                 raise
-    if missing:
+    if _is_missing(value):
         return None
     if isinstance(value, bool | int | float | str):
         return value
@@ -152,6 +155,11 @@ def _label(value: object, value_type: ValueType | None) -> Value | None:
     raise InputError(
         f"value {shown} is not a label; a label is a boolean, a number or a text"
     )
+
+
+def _is_missing(label: object) -> bool:
+    """Return whether a label's cell says nothing."""
+    return label is None or (isinstance(label, str) and label.strip() in MISSING)
 
 
 def _name_of(field: str, value: object) -> str:

@@ -17,9 +17,9 @@ from memalign.io.rows import ReadRows, Row, reading
 
 __all__ = [
     "Frame",
-    "column_names",
     "frame_rows",
     "is_frame",
+    "is_table",
     "parquet_rows",
     "read_frame",
     "shown_id",
@@ -42,21 +42,11 @@ def is_frame(value: object) -> bool:
     return any(hasattr(type(value), protocol) for protocol in _PROTOCOLS)
 
 
-def column_names(value: Any) -> list[str] | None:
-    """Return the columns of a frame or data set, a named index among them, else None."""
+def is_table(value: object) -> bool:
+    """Return whether it has columns: a frame, or a data set of Hugging Face."""
     if isinstance(value, Mapping):
-        return None
-    # Of Arrow tables and of Hugging Face's data sets.
-    names = getattr(value, "column_names", None)
-    if names is None and is_frame(value):
-        names = getattr(value, "columns", None)
-    if names is None:
-        return None
-    listed = [str(name) for name in names]
-    index = getattr(getattr(value, "index", None), "name", None)
-    if index is not None:
-        listed.append(str(index))
-    return listed
+        return False
+    return is_frame(value) or getattr(value, "column_names", None) is not None
 
 
 def frame_rows(frame: Any, columns: Columns) -> ReadRows:
@@ -176,19 +166,19 @@ def _rows(
     rows: Iterable[Mapping[str, Any]], names: Mapping[str, Sequence[str]]
 ) -> Iterator[Row]:
     """Return mappings as rows, each with its position; codes of classes become their `names`."""
+    no_class = {-1: None}
     codes: dict[str, dict[Any, str | None]] = {}
     for name, classes in names.items():
-        codes[name] = dict(enumerate(classes))
-        codes[name][-1] = None  # there is no class
-    for position, fields in enumerate(rows, 1):
-        read: dict[str, Any] = {}
-        for column, value in fields.items():
+        codes[name] = no_class | dict(enumerate(classes))
+    for position, written in enumerate(rows, 1):
+        fields: dict[str, Any] = {}
+        for column, value in written.items():
             name = whole_text(str(column))
-            read[name] = value
+            fields[name] = value
             if name in codes:
                 code = whole_number(value)
-                read[name] = codes[name].get(code, value)
-        yield Row(line=position, fields=read)
+                fields[name] = codes[name].get(code, value)
+        yield Row(line=position, fields=fields)
 
 
 # -- data sets of Hugging Face ---------------------------------------------------------------------
@@ -200,12 +190,12 @@ def _of_data_set(data: Any) -> Iterator[Row]:
         features = getattr(data, "features", None) or {}
         if hasattr(data, "with_format"):
             data = data.with_format(None)
+        classes: dict[str, Sequence[str]] = {}
         for name, feature in features.items():
             if getattr(feature, "decode", None) is True:
                 # A library for pictures is needed only to look at them.
-                data = data.cast_column(name, type(feature)(decode=False))
-        classes: dict[str, Sequence[str]] = {}
-        for name, feature in features.items():
+                kind = type(feature)
+                data = data.cast_column(name, kind(decode=False))
             if getattr(feature, "names", None):
                 classes[name] = feature.names
         yield from _rows(data, classes)
@@ -215,7 +205,8 @@ def _class_names(metadata: Any) -> dict[str, Sequence[str]]:
     """Return the names of classes by column, from an Arrow schema of Hugging Face."""
     found: dict[str, Sequence[str]] = {}
     with suppress(KeyError, ValueError, TypeError, AttributeError):
-        features = json.loads(metadata[b"huggingface"])["info"]["features"]
+        schema = json.loads(metadata[b"huggingface"])
+        features = schema["info"]["features"]
         for name, feature in features.items():
             if feature.get("_type") == "ClassLabel":
                 found[name] = tuple(feature["names"])

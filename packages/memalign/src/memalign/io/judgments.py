@@ -346,10 +346,11 @@ class JudgmentWriter(AbstractContextManager["JudgmentWriter"]):
                     "that one"
                 )
             self._places.pop(head.id, None)
+            place = _Place(start, len(raw))
+            start += place.length
             now = self._hashes.get(head.id, head.content_hash)
             if judgment.error is None and head.content_hash in ("", now):
-                self._places[head.id] = _Place(start, len(raw))
-            start += len(raw)
+                self._places[head.id] = place
         self._rewrite(list(self._places))
 
     def _line(self, file: BinaryIO, name: str) -> bytes:

@@ -122,25 +122,29 @@ def _sheet_row(
     for name, value in example.content.items():
         row[name] = as_read(name, value)
     if judgment is not None:
-        row |= {VERDICT: judgment.value, REASON: judgment.rationale}
-    text = json.dumps({"id": example.id, **example.content}, separators=(",", ":"))
-    name = HIDDEN
-    for start in range(0, len(text), _LONGEST_CELL):
-        end = start + _LONGEST_CELL
-        row[name] = text[start:end]
-        name = f"{HIDDEN} {end // _LONGEST_CELL + 1}"
+        row[VERDICT] = judgment.value
+        row[REASON] = judgment.rationale
+    case = {"id": example.id, **example.content}
+    rest = json.dumps(case, separators=(",", ":"))
+    number = 1
+    while rest:
+        name = HIDDEN if number == 1 else f"{HIDDEN} {number}"
+        row[name] = rest[:_LONGEST_CELL]
+        rest = rest[_LONGEST_CELL:]
+        number += 1
     return row
 
 
 def _sheet_columns(rows: Sequence[dict[str, Any]], *, with_verdicts: bool) -> list[str]:
-    present: dict[str, Any] = {}
+    present: dict[str, Any] = {HIDDEN: None}
     for row in rows:
         present |= row
-    columns = ["id", *(name for name in CONTENT_FIELDS if name in present)]
+    content = [name for name in CONTENT_FIELDS if name in present]
+    verdict: list[str] = []
     if with_verdicts and VERDICT in present:
-        columns += [VERDICT, REASON]
+        verdict = [VERDICT, REASON]
     hidden = [name for name in present if name.startswith(HIDDEN)]
-    return [*columns, "value", "rationale", "source", *(hidden or [HIDDEN])]
+    return ["id", *content, *verdict, "value", "rationale", "source", *hidden]
 
 
 def _guide(value_type: ValueType, instructions: str) -> list[str]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from codecs import BOM_UTF8
+from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from io import StringIO, TextIOWrapper
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -142,7 +143,7 @@ def _line_rows(lines: Iterable[tuple[int, bytes]]) -> ReadRows:
         if isinstance(text, RowError):
             yield text
         elif text.strip():
-            yield _row_of(line, text)
+            yield _row_of(line, text.rstrip().removesuffix(","))
 
 
 def _row_of(line: int, text: str) -> ReadRow:
@@ -219,18 +220,30 @@ def folder_rows(folder: Path, files: Sequence[Path]) -> ReadRows:
 
 
 def file_lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Yield the numbered lines of a text file. Raises InputError."""
+    """Yield the numbered lines of a text file in UTF-8, or in UTF-16 with a byte order mark.
+
+    Raises:
+        InputError: It cannot be read.
+    """
     with reading(path), path.open("rb") as file:
-        yield from enumerate(file, 1)
+        lines: Iterable[bytes] = file
+        if file.peek(2).startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
+            texts = TextIOWrapper(file, "utf-16", newline="\n")
+            lines = map(str.encode, texts)
+        yield from enumerate(lines, 1)
 
 
 def file_texts(path: Path) -> Iterator[str]:
-    """Yield the lines of a text file. Raises InputError for the first that is not UTF-8."""
+    """Yield the lines of a text file, whichever sign ends them.
+
+    Raises:
+        InputError: A line is not UTF-8.
+    """
     for line, raw in file_lines(path):
         text = decoded(line, raw)
         if isinstance(text, RowError):
             raise InputError(f"{path}: {text}")
-        yield text
+        yield from StringIO(text, newline="")
 
 
 def decoded(line: int, raw: bytes) -> str | RowError:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from memalign.content.json_values import decode_json, is_absent, plain, whole_number
 from memalign.errors import InputError, RowError
 from memalign.io.columns import Columns
-from memalign.io.delimited import table_rows
+from memalign.io.delimited import TITLE_ROWS, header_place, table_rows
 from memalign.io.rows import ReadRow, ReadRows, Row, reading
 from memalign.types import CONTENT_FIELDS
 
@@ -38,7 +39,10 @@ _MOST_COLUMNS = 1_000  # more than a person can name; a sheet has 16,384
 
 
 def sheet_rows(path: Path, columns: Columns) -> ReadRows:
-    """Read the rows of the worksheet `review`, else of the first visible one with cells.
+    """Read the rows of the worksheet `review`, else of the first with a header, visible ones first.
+
+    A sheet has a header if one of its upper rows names two columns that are read. Without any, the
+    first sheet with cells is read.
 
     A row's line is the sheet's own row number, and a formula is the value that was saved with it,
     or absent where that is an error such as #N/A. How large the sheet says it is counts for
@@ -49,21 +53,28 @@ def sheet_rows(path: Path, columns: Columns) -> ReadRows:
     """
     with reading(path, " as an XLSX file"), path.open("rb") as file:
         _check_unpacked(path, file)
-        yield from table_rows(path, _filled(path, _opened(file)), columns, ragged=True)
+        rows = _table(path, _opened(file), columns)
+        yield from table_rows(path, rows, columns, ragged=True)
 
 
-def _filled(path: Path, book: Workbook) -> Iterator[tuple[int, list[Any]]]:
+def _table(
+    path: Path, book: Workbook, columns: Columns
+) -> Iterator[tuple[int, list[Any]]]:
     """Return the rows of the sheet that is read, each with its number. Raises InputError."""
-    sheets = sorted(
-        book.worksheets,
-        key=lambda sheet: (sheet.title != REVIEW, sheet.sheet_state != "visible"),
-    )
-    for sheet in sheets:
-        rows = _cells_of(path, sheet)
-        if first := next(rows, None):
-            yield first
-            yield from rows
-            return
+
+    def rank(sheet: Any) -> tuple[bool, bool, bool, bool]:
+        first = list(islice(_cells_of(path, sheet), TITLE_ROWS))
+        has_header = header_place(first, columns) is not None
+        is_visible = sheet.sheet_state == "visible"
+        return (
+            sheet.title == REVIEW,
+            has_header,
+            bool(first) and is_visible,
+            bool(first),
+        )
+
+    for sheet in sorted(book.worksheets, key=rank, reverse=True)[:1]:
+        yield from _cells_of(path, sheet)
 
 
 def _cells_of(path: Path, sheet: Any) -> Iterator[tuple[int, list[Any]]]:
@@ -71,7 +82,9 @@ def _cells_of(path: Path, sheet: Any) -> Iterator[tuple[int, list[Any]]]:
     characters = 0
     for number, cells in enumerate(sheet.iter_rows(), 1):
         values = [_cell_value(cell) for cell in cells]
-        characters += sum(len(value) for value in values if isinstance(value, str))
+        for value in values:
+            if isinstance(value, str):
+                characters += len(value)
         if number > _MOST_ROWS or len(cells) > _MOST_COLUMNS or characters > _LARGEST:
             raise InputError(
                 f"{path} is too large at row {number:,}: at most {_MOST_ROWS:,} rows, "
@@ -107,6 +120,11 @@ def _check_unpacked(path: Path, file: BinaryIO) -> None:
 
     No part unpacks to more than its entry says.
     """
+    if not zipfile.is_zipfile(file):
+        raise InputError(
+            f"cannot read {path} as an XLSX file: open it in a spreadsheet, and save it again, "
+            "without a password"
+        )
     with zipfile.ZipFile(file) as parts:
         size = sum(part.file_size for part in parts.infolist())
     if size > _LARGEST:

@@ -19,7 +19,7 @@ from memalign.io.columns import Columns
 from memalign.io.delimited import delimited_rows
 from memalign.io.fields import JUDGED, id_of_content
 from memalign.io.files import path_of
-from memalign.io.frames import Frame, column_names, frame_rows, is_frame, parquet_rows
+from memalign.io.frames import Frame, frame_rows, is_frame, is_table, parquet_rows
 from memalign.io.rows import (
     ReadRow,
     ReadRows,
@@ -126,9 +126,7 @@ class RowSource:
     @property
     def has_columns(self) -> bool:
         """True if its rows have columns of their own, as files, frames and data sets have."""
-        return (
-            isinstance(self.items, str | Path) or column_names(self.items) is not None
-        )
+        return isinstance(self.items, str | Path) or is_table(self.items)
 
     def rows(self, *, distinct: bool = False) -> ReadRows:
         """Read the rows by their fields, in order; a row that cannot be read is a RowError.
@@ -153,7 +151,8 @@ class RowSource:
                 if made and distinct and copies[made] > 1:
                     made = f"{made}-{copies[made]}"
                 if made:
-                    row = replace(row, fields={**row.fields, "id": made}, made_id=True)
+                    fields = {**row.fields, "id": made}
+                    row = replace(row, fields=fields, made_id=True)
             yield row
         self.columns.check(self.name, present)
 
@@ -166,10 +165,9 @@ class RowSource:
 
     def _read(self) -> ReadRows:
         if isinstance(self.items, str | Path):
-            return never_empty(
-                str(self.items), _file_rows(path_of(self.items), self.columns)
-            )
-        if self.has_columns or is_frame(self.items):
+            path = path_of(self.items)
+            return never_empty(str(self.items), _file_rows(path, self.columns))
+        if is_table(self.items):
             return never_empty(self.name, frame_rows(self.items, self.columns))
         return (
             _object_row(position, item) for position, item in enumerate(self.items, 1)
@@ -184,11 +182,13 @@ class RowSource:
             if isinstance(case, RowError):
                 return case
             row = case
-        source = row.fields.get("source")
-        says_whose = bool(source) and not is_absent(source)
-        if self.source is None or says_whose or row.fields.keys() >= JUDGED:
+        if self.source is None or row.fields.keys() >= JUDGED:
             return row
-        return replace(row, fields={**row.fields, "source": self.source})
+        source = row.fields.get("source")
+        if source and not is_absent(source):
+            return row
+        fields = {**row.fields, "source": self.source}
+        return replace(row, fields=fields)
 
 
 def _file_rows(path: Path, columns: Columns) -> ReadRows:
