@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import msgspec
@@ -206,6 +208,23 @@ class TestFeedback:
     )
     def test_utc_times_sort_as_text(self, given_as: Any, kept: str) -> None:
         assert Feedback(id="t-1", value=True, created_at=given_as).created_at == kept
+
+
+@pytest.mark.parametrize(
+    ("number", "kept"),
+    [
+        (Decimal("2.50"), 2.5),
+        (Decimal(2**60 + 1), 2**60 + 1),
+        (Decimal("1e400"), "1E+400"),
+        (Fraction(10**400), str(10**400)),
+        (Fraction(1, 4), 0.25),
+        (Decimal("NaN"), None),
+        (Decimal("sNaN"), None),
+        (Decimal("-Infinity"), None),
+    ],
+)
+def test_no_digit_of_an_exact_number_is_lost(number: Any, kept: Any) -> None:
+    assert Example(id="1", outputs=[number]).outputs == [kept]
 
 
 def test_usages_add_up_with_unknown_costs_unknown() -> None:

@@ -39,6 +39,15 @@ MEDIA: dict[str, tuple[str, Any]] = {
     ),
     "in markdown": ("images", f"Look: ![cat]({URL}) nice?"),
     "bytes": ("images", b"\x89PNG"),
+    "bytes of a sound": ("files", b"RIFF\x00\x00\x00\x00WAVEfmt "),
+    "a sound in base64": (
+        "files",
+        base64.b64encode(b"RIFF\x00\x00\x00\x00WAVE" + bytes(600)).decode(),
+    ),
+    "file part of Vercel": (
+        "files",
+        {"type": "message", "data": "aGk=", "mediaType": "application/pdf"},
+    ),
     "input_audio": (
         "audio",
         [{"type": "input_audio", "input_audio": {"data": "aGk=", "format": "wav"}}],

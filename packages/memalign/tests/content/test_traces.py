@@ -213,6 +213,50 @@ def test_conventions_of_tracers_are_known() -> None:
     assert (by_name["c"].seconds, by_name["d"].seconds) == (2.0, 0.5)
 
 
+FLAT = {"name": "agent", "start_time": 1, "input": "q", "output": "LATE"}
+BELOW = {"name": "look up", "start_time": 2, "input": "q"}
+TRACERS: dict[str, Any] = {
+    "LangSmith": [
+        {"id": "a", "trace_id": "a", "parent_run_id": None, **FLAT},
+        {"id": "b", "trace_id": "a", "parent_run_id": "a", **BELOW},
+    ],
+    "Zipkin": [
+        {"id": "a", "traceId": "t", **FLAT},
+        {"id": "b", "traceId": "t", "parentId": "a", **BELOW},
+    ],
+    "Langfuse": {
+        "id": "t",
+        "scores": [{"name": "LEAK", "value": 0}],
+        "observations": [
+            {"id": "a", "traceId": "t", "parentObservationId": None, **FLAT},
+            {"id": "b", "traceId": "t", "parentObservationId": "a", **BELOW},
+        ],
+    },
+    "Phoenix": [
+        {"context.span_id": "a", "context.trace_id": "t", "parent_id": None, **FLAT},
+        {"context.span_id": "b", "context.trace_id": "t", "parent_id": "a", **BELOW},
+    ],
+    "numbers": [
+        {"span_id": 0, "parent_id": None, **FLAT},
+        {"span_id": 1, "parent_id": 0, **BELOW},
+    ],
+    "a tracer that writes empty ids": [
+        {"span_id": "a", "parent_id": "", **FLAT},
+        {"span_id": "", "id": "b", "trace_id": "t", "parent_id": ["a"], **BELOW},
+    ],
+}
+
+
+@pytest.mark.parametrize("name", TRACERS)
+def test_traces_of_tracers_are_trees(name: str) -> None:
+    tree = tree_of(TRACERS[name])
+    first, second = tree.spans
+    assert (first.name, first.inputs, first.outputs) == ("agent", "q", "LATE")
+    assert (second.name, second.parent, second.inputs) == ("look up", "S1", "q")
+    assert first.attributes == second.attributes == {}
+    assert "LEAK" not in repr(tree)
+
+
 # -- what is said of a run is not part of it ---------------------------------------------------------------------------
 
 JUDGED_SPANS: dict[str, dict[str, Any]] = {

@@ -90,9 +90,7 @@ def test_a_mark_of_byte_order_tells_the_encoding(
     )
 
 
-@pytest.mark.parametrize(
-    "layout", ["[{}, {}]", "{}\n{}\n", "{},\n{},\n", "{}\n{},\n"]
-)
+@pytest.mark.parametrize("layout", ["[{}, {}]", "{}\n{}\n", "{},\n{},\n", "{}\n{},\n"])
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
 def test_json_of_other_editors_is_read(
     tmp_path: Path, layout: str, encoding: str
@@ -200,7 +198,9 @@ def test_a_blank_label_is_none_and_a_number_is_text_where_labels_are() -> None:
     for written, value in {7: "7", 0.5: "0.5", True: "true", "x": "x"}.items():
         feedback = read_feedback([row | {"value": written}], value_type=free)
         assert feedback.rows[0].value == value
-    with pytest.raises(InvalidRows, match=r"line 1 \(1\): value \['x'\] is not allowed"):
+    with pytest.raises(
+        InvalidRows, match=r"line 1 \(1\): value \['x'\] is not allowed"
+    ):
         read_feedback([row | {"value": ["x"]}], value_type=free)
 
 

@@ -313,6 +313,10 @@ FRAMEWORKS: dict[str, Any] = {
     "Gemini": [{"role": "user", "parts": [{"text": "Where?"}]}, {"role": "assistant", "parts": [{"text": "Soon."}]}],
     "Gemini's contents": {"contents": [{"role": "user", "parts": [{"text": "Where?"}]}, {"role": "model", "parts": [{"text": "Soon."}]}]},
     "Gemini's candidate": [{"role": "user", "parts": [{"text": "Where?"}]}, {"role": "MODEL", "parts": ["Soon."]}],
+    "Cohere": {"chat_history": [{"role": "USER", "message": "Where?"}, {"role": "CHATBOT", "message": "Soon."}]},
+    "an export of Claude": {"chat_messages": [{"sender": "human", "text": "Where?"}, {"sender": "assistant", "text": "Soon."}]},
+    "AutoGen": [{"source": "user", "content": "Where?"}, {"source": "assistant", "content": "Soon.", "models_usage": None}],
+    "Slack": [{"user": "user", "text": "Where?"}, {"user": "assistant", "text": "Soon."}],
     "speakers": [{"speaker": "user", "text": "Where?"}, {"author": {"role": "assistant"}, "message": "Soon."}],
 }  # fmt: skip
 
@@ -371,6 +375,14 @@ def test_calls_of_frameworks_and_what_is_beside_turns_are_shown() -> None:
     assert (second.role, second.content) == ("tool", response["functionResponse"])
     beside, _ = turns_of({"messages": ["Hi."], "tools": [{"name": "find"}]}) or ()
     assert beside.rest == {"tools": [{"name": "find"}]}
+
+
+@pytest.mark.parametrize("nothing", [None, "", []])
+def test_a_turn_that_says_nothing_is_judged_as_such(nothing: Any) -> None:
+    one, model = judge()
+    turns = [{"role": "user", "content": "Hi."}, {"role": "bot", "content": nothing}]
+    assert one(conversation=turns).value is True
+    assert shown(model).count("\n2 bot:") == 1
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from memalign.content.json_values import opened
+from memalign.content.walk import first_of
 from memalign.errors import InputError
 
 __all__ = ["Turn", "turns_of"]
@@ -30,10 +31,14 @@ _LISTS = (
     "dialogue",
     "dialog",
     "items",
+    "chat_messages",
+    "chat_history",
+    "history",
+    "transcript",
 )
 """Keys under which files and APIs keep the list of turns."""
 
-_SPEAKERS = ("role", "from", "speaker", "author", "sender")
+_SPEAKERS = ("role", "from", "speaker", "author", "sender", "source", "user", "name")
 _SAID = ("content", "value", "text", "message", "parts", "body", "utterance")
 _ROLES = {
     "human": "user",
@@ -48,6 +53,11 @@ _ROLES = {
     "toolmessage": "tool",
     "functionmessage": "function",
     "observation": "tool",
+    "user": "user",
+    "prompter": "user",
+    "assistant": "assistant",
+    "bot": "assistant",
+    "chatbot": "assistant",
 }
 """The usual name of a role by the names that frameworks have for it."""
 
@@ -114,23 +124,23 @@ def turns_of(conversation: object) -> tuple[Turn, ...] | None:
         return None
     turns: list[Turn] = []
     if isinstance(conversation, Mapping):
-        name = next((name for name in _LISTS if _is_list(conversation.get(name))), None)
-        if name is None:
+        lists = [name for name in _LISTS if _is_list(conversation.get(name))]
+        if not lists:
             keys = _keys(conversation)
             raise InputError(
                 f"conversation has no list of turns (its keys are {keys}); {_FORM}"
             )
-        beside = _without(conversation, (name,))
+        beside = _without(conversation, lists[:1])
         if beside:
             turns.append(Turn(role=None, content=None, rest=beside))
-        conversation = conversation[name]
+        conversation = conversation[lists[0]]
     if not isinstance(conversation, list | tuple):
         kind = type(conversation).__name__
         raise InputError(f"conversation is {kind} instead of a list of turns; {_FORM}")
     if not conversation:
         raise InputError(f"conversation has no turns; {_FORM}")
     for number, message in enumerate(conversation, 1):
-        turns.append(_turn(f"conversation, turn {number},", message))
+        turns.append(_turn(f"conversation, turn {number}", message))
     return tuple(turns)
 
 
@@ -146,24 +156,22 @@ def _turn(place: str, message: object) -> Turn:
     if isinstance(message, str):
         return Turn(role=None, content=message)
     if not isinstance(message, Mapping):
-        raise InputError(f"{place} is {type(message).__name__}; {_FORM}")
+        raise InputError(f"{place}, is {type(message).__name__}; {_FORM}")
     message = _usual(message)
     role = message.get("role")
     if role is None:
-        raise InputError(
-            f"{place} has no role (its keys are {_keys(message)}); {_FORM}"
-        )
-    if isinstance(role, str):
-        role = role.strip()
-    if not isinstance(role, str) or not _ROLE.fullmatch(role):
+        keys = _keys(message)
+        raise InputError(f"{place}, has no role (its keys are {keys}); {_FORM}")
+    if not isinstance(role, str) or not _ROLE.fullmatch(role.strip()):
         form = "a name of at most 80 letters, for example user or assistant"
-        raise InputError(f"{place[:-1]}: its role must be {form}")
+        raise InputError(f"{place}: its role must be {form}")
+    role = role.strip()
     calls = tuple(map(_call, _listed(message.get("tool_calls"))))
-    content = message.get("content")
     rest = _without(message, ("role", "content", "tool_calls"))
-    if content is None and not calls and not rest:
-        raise InputError(f"{place[:-1]} ({role}), has no content; {_FORM}")
-    return Turn(role=role, content=_content(content), calls=calls, rest=rest)
+    if "content" not in message and not calls and not rest:
+        raise InputError(f"{place} ({role}), has no content; {_FORM}")
+    content = _content(message.get("content"))
+    return Turn(role=role, content=content, calls=calls, rest=rest)
 
 
 def _listed(value: Any) -> Sequence[Any]:
@@ -206,17 +214,27 @@ def _of_type(message: Message, kind: str) -> Message:
 
 def _of_speaker(message: Message) -> Message:
     """Return a message whose speaker and words have other names, such as Gemini's `parts`."""
-    speaker = next((name for name in _SPEAKERS if message.get(name) is not None), None)
-    said = next((name for name in _SAID if message.get(name) is not None), None)
+    speaker = _present(message, _SPEAKERS)
+    said = _present(message, _SAID)
     if speaker is None or said is None or (speaker, said) == ("role", "content"):
         return message
     role = message[speaker]
     if isinstance(role, Mapping):
         role = role.get("role") or role.get("name")
-    usual = {"role": _role(role), "content": message[said]}
-    if said == "parts" and _is_list(message[said]):
-        usual |= _of_parts(message[said])
-    return usual | _without(message, (speaker, said))
+    content = message[said]
+    usual = {"role": _role(role), "content": content}
+    if said == "parts" and _is_list(content):
+        usual |= _of_parts(content)
+    rest = _without(message, (speaker, said))
+    return usual | rest
+
+
+def _present(message: Message, names: Sequence[str]) -> str | None:
+    """Return the first of these names under which a message has something."""
+    for name in names:
+        if message.get(name) is not None:
+            return name
+    return None
 
 
 def _of_parts(parts: Sequence[Any]) -> dict[str, Any]:
@@ -225,8 +243,8 @@ def _of_parts(parts: Sequence[Any]) -> dict[str, Any]:
     results: list[Any] = []
     said: list[Any] = []
     for part in parts:
-        call = _named(part, "functionCall", "function_call")
-        result = _named(part, "functionResponse", "function_response")
+        call = first_of(part, ("functionCall", "function_call"))
+        result = first_of(part, ("functionResponse", "function_response"))
         if call is not None:
             calls.append(call)
         elif result is not None:
@@ -235,19 +253,10 @@ def _of_parts(parts: Sequence[Any]) -> dict[str, Any]:
             said.append(part)
     if not results:
         return {"content": said or None, "tool_calls": calls}
-    content = [*said, *results]
+    content: Any = [*said, *results]
     if len(content) == 1:
-        return {"role": "tool", "content": content[0]}
+        content = content[0]
     return {"role": "tool", "content": content}
-
-
-def _named(part: object, *names: str) -> Any:
-    """Return what a part holds under the first of these names."""
-    if isinstance(part, Mapping):
-        for name in names:
-            if isinstance(part.get(name), Mapping):
-                return part[name]
-    return None
 
 
 def _role(name: object) -> object:

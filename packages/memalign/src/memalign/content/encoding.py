@@ -60,10 +60,15 @@ def encode(value: object) -> str:
     if not _SUSPECT.search(text):  # nearly every text: five passes for one
         return text
     text = _HIDDEN.sub(lambda match: json.dumps(match[0])[1:-1], text)
-    text = _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+    text = _CONTROL.sub(_escaped, text)
     # Every bracket that two more follow: of four in a row, three would be left of a plain
     # replacement.
-    return re.sub(r"<(?=<<)|>(?=>>)", lambda match: f"\\u{ord(match[0]):04x}", text)
+    return re.sub(r"<(?=<<)|>(?=>>)", _escaped, text)
+
+
+def _escaped(sign: re.Match[str]) -> str:
+    code = ord(sign[0])
+    return f"\\u{code:04x}"
 
 
 def shorten(value: object, tokens: int) -> str:

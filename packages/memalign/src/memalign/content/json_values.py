@@ -49,7 +49,7 @@ _MAGIC = {
     b"\x89PNG": "image",
     b"\xff\xd8\xff": "image",
     b"GIF8": "image",
-    b"RIFF": "image",
+    b"RIFF": "file",  # a picture, a sound or a film
     b"%PDF-": "file",
     b"PK\x03\x04": "file",
     b"ID3": "audio",
@@ -58,7 +58,7 @@ _MAGIC = {
 }
 """How files begin that are no text."""
 
-_CONTROLS = re.compile(r"[\x00-\x08\x0e-\x1f\x7f]")
+_NO_TEXT = re.compile("[\x00-\x08\x0e-\x1f\x7f\ud800-\udfff]")
 _LARGEST = 2**64
 _LEAST = -(2**63)
 """Larger and smaller whole numbers become text, because readers of JSON cut their digits."""
@@ -337,12 +337,25 @@ def _unwrapped(value: Any) -> Any:
     return _of_collection(value)
 
 
-def _fraction(value: Decimal | Fraction) -> float | None:
-    """Return a number as a float; None for a NaN that signals, and for more than a float holds."""
+def _fraction(value: Decimal | Fraction) -> int | float | str | None:
+    """Return an exact number as a float, a whole one that would lose digits as it is.
+
+    One that no float holds is its text; NaN and infinity are None.
+    """
     try:
-        return float(value)
-    except (ValueError, OverflowError):
+        number = float(value)
+    except ValueError:  # a NaN that signals
         return None
+    except OverflowError:
+        return str(value)
+    if math.isfinite(number):
+        whole = int(value)
+        if whole == value and abs(whole) >= 2**53:
+            return whole
+        return number
+    if math.isnan(number) or value == number:
+        return None
+    return str(value)
 
 
 def _of_collection(value: Any) -> Any:
@@ -393,16 +406,11 @@ def _by_its_library(value: Any) -> Any:
         return msgspec.structs.asdict(value)
     if isinstance(value, type):
         return value
+    fields = getattr(type(value), "__attrs_attrs__", None)
     if dataclasses.is_dataclass(value):
-        return {
-            field.name: getattr(value, field.name)
-            for field in dataclasses.fields(value)
-        }
-    if hasattr(type(value), "__attrs_attrs__"):
-        return {
-            field.name: getattr(value, field.name)
-            for field in type(value).__attrs_attrs__
-        }
+        fields = dataclasses.fields(value)
+    if fields is not None:
+        return {field.name: getattr(value, field.name) for field in fields}
     for method in _UNWRAPPING:
         if callable(getattr(value, method, None)):
             found = getattr(value, method)()
@@ -417,11 +425,8 @@ def _text_of_bytes(raw: bytes) -> str:
         if raw.startswith(magic):
             what, advice = MEDIA[kind]
             raise _Odd(f"is {what} (bytes): {advice}")
-    try:
-        text = raw.decode("utf-8")
-    except UnicodeDecodeError:
-        text = "\x00"
-    if _CONTROLS.search(text):
+    text = raw.decode("utf-8", "surrogateescape")
+    if _NO_TEXT.search(text):
         raise _Odd(
             "holds bytes that are not text; decode them, or use text, a number, a list or a dict"
         )

@@ -21,13 +21,14 @@ _TYPE = re.compile(r"(input_)?(image|audio|video|file|document)(_url)?")
 _PAYLOADS = frozenset(
     ("data", "blob", "base64", "file", "file_data", "file_uri", "fileUri", "file_id")
 )
+_POINTERS = (*_PAYLOADS, "url", "image_url", "source")
 _MIME = r"(?:(image|audio|video)/|application/(?:pdf|octet-stream|msword|vnd\.|zip))"
 _DATA_URL = rf"data:{_MIME}[\w.+-]*(?:;[\w.=-]+)*,"
 _BASE64 = {
     "iVBORw0KGgo": "image",
     "/9j/": "image",
     "R0lGOD": "image",
-    "UklGR": "image",
+    "UklGR": "file",
     "JVBERi0": "file",
     "UEsDB": "file",
     "SUQz": "audio",
@@ -54,12 +55,8 @@ class _Medium(NamedTuple):
 def _medium_in(value: object, name: str) -> tuple[str, _Medium] | None:
     """Return the first medium in a value, and its place."""
     waiting: list[tuple[str, object]] = [(name, value)]
-    walked = dict[int, object]()  # a value that holds itself has no end
     while waiting:
         place, part = waiting.pop()
-        if id(part) in walked:
-            continue
-        walked[id(part)] = part
         found = None
         if isinstance(part, str):
             found = _in_text(part)
@@ -108,7 +105,7 @@ def _in_object(part: Mapping[str, Any]) -> _Medium | None:
             return _Medium(kind, typed[0])
     if _PAYLOADS.isdisjoint(part):
         return None
-    for key in ("mime_type", "media_type", "mimeType"):
+    for key in ("mime_type", "media_type", "mimeType", "mediaType"):
         mime = re.match(_MIME, str(part.get(key)), re.IGNORECASE)
         if mime:
             return _Medium(mime[1] or "file", "its media type")
@@ -117,14 +114,8 @@ def _in_object(part: Mapping[str, Any]) -> _Medium | None:
 
 def _points(part: Mapping[str, Any], name: str) -> bool:
     """Return whether a part of type `name` holds something, or says where it is."""
-    wanted = _PAYLOADS | {
-        name,
-        name.removeprefix("input_"),
-        "url",
-        "image_url",
-        "source",
-    }
-    return any(part.get(key) for key in wanted)
+    places = (*_POINTERS, name, name.removeprefix("input_"))
+    return any(map(part.get, places))
 
 
 def _has_payload(part: Mapping[str, Any], name: str) -> bool:
@@ -198,6 +189,8 @@ def check_parts(case: _HasFaults, seen: Mapping[str, object]) -> None:
 def _touches(fault: Fault, part: Part) -> bool:
     """Return whether a fault lies in a part, or the part in what is at fault."""
     wanted = (part.field, *map(str, part.steps))
-    both = zip(wanted, fault.steps, strict=False)
-    # A place from the end may be any.
-    return all(one == other or one.startswith("-") for one, other in both)
+    for one, other in zip(wanted, fault.steps, strict=False):
+        from_the_end = one.startswith("-")  # which may be any place
+        if one != other and not from_the_end:
+            return False
+    return True

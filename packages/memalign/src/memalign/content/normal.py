@@ -175,7 +175,7 @@ def quote_form(text: str) -> str:
     never do.
     """
     for _ in range(3):  # JSON in JSON: a text that was cut is encoded twice
-        text = _ANY_ESCAPE.sub(_meant, text)
+        text = _ANY_ESCAPE.sub(_character, text)
     return literal_form(text).translate(_ONE_QUOTE)
 
 
@@ -206,7 +206,7 @@ def column_form(name: str) -> str:
 
 # -- characters ------------------------------------------------------------------------------------
 
-_ESCAPE = re.compile(r"(?<!\\)\\+(?:u([0-9a-fA-F]{4})|([nrtbf])|([\"'/]))")
+_ESCAPE = re.compile(r"(?<!\\)\\+(?:u([0-9a-fA-F]{4})|([nrtbf\"'/]))")
 """How JSON writes a character, also JSON inside JSON, where every backslash is doubled."""
 
 _ANY_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
@@ -216,9 +216,8 @@ _ESCAPED = {"n": "\n", "r": "\r", "t": "\t", "b": " ", "f": " "}
 def unescaped(text: str) -> str:
     r"""Return the text with JSON's escapes undone, however deep: `Jos\\u00e9` is José.
 
-    The text need not be JSON: a log line, half an object, or a fence around one is read too. An
-    escape of white space becomes a blank, and so does a backslash before one of its letters in a
-    text that is none.
+    The text need not be JSON: a log line, half an object, or a fence around one is read too. A
+    backslash before a letter of white space becomes white space, also in a text that is none.
     """
     if "\\" not in text:
         return text
@@ -226,13 +225,6 @@ def unescaped(text: str) -> str:
 
 
 def _character(escape: re.Match[str]) -> str:
-    code, _, sign = escape.groups()
-    if code is not None:
-        return chr(int(code, 16))
-    return sign or " "
-
-
-def _meant(escape: re.Match[str]) -> str:
     """Return the character of any escape: a model may escape what JSON does not."""
     code, character = escape.groups()
     if code is not None:

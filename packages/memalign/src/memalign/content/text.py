@@ -10,12 +10,32 @@ from memalign.content.traces import SpanTree, span_tree
 from memalign.content.walk import members, texts_in
 from memalign.errors import InputError
 
-__all__ = ["as_read", "judged_texts", "words_of"]
+__all__ = ["as_read", "judged_texts", "shape_of", "words_of"]
 
 DEEPEST = 12
 """Levels of a trace that are shown by indentation."""
 
 _OTHER_SIDE = frozenset(("user", "human", "customer", "client", "system", "developer"))
+
+
+def shape_of(name: str, value: object) -> SpanTree | tuple[Turn, ...] | None:
+    """Return the spans of a trace or the turns of a conversation.
+
+    Args:
+        name: The field.
+        value: What it holds.
+
+    Returns:
+        None for any other field, and for what is read as it is.
+
+    Raises:
+        InputError: It is no conversation.
+    """
+    if name == "trace":
+        return span_tree(value)
+    if name == "conversation":
+        return turns_of(value)
+    return None
 
 
 def words_of(name: str, value: object) -> Iterator[str]:
@@ -25,16 +45,16 @@ def words_of(name: str, value: object) -> Iterator[str]:
     went out, the names of its steps and what went wrong: ids, times and repetitions would make all
     traces alike.
     """
-    tree = _tree(name, value)
-    turns = _turns(name, value)
-    if tree is not None:
-        for span in tree.spans:
+    shape = _shape(name, value)
+    if isinstance(shape, SpanTree):
+        for span in shape.spans:
             if span.parent is None:
                 yield from _words([span.inputs, span.outputs])
-        yield from dict.fromkeys(span.name for span in tree.spans)
-        yield from dict.fromkeys(span.message for span in tree.spans if span.message)
-    elif turns:
-        yield from _words([[turn.content, *turn.calls] for turn in turns])
+        yield from dict.fromkeys(span.name for span in shape.spans)
+        yield from dict.fromkeys(span.message for span in shape.spans if span.message)
+    elif shape:
+        for turn in shape:
+            yield from _words([turn.content, *turn.calls])
     else:
         yield from _words(value)
 
@@ -43,16 +63,15 @@ def judged_texts(content: Mapping[str, object]) -> Iterator[tuple[str, str]]:
     """Yield what the judged system said, by field: outputs, its turns, a trace's outputs."""
     for name in ("outputs", "conversation", "trace"):
         value = content.get(name)
-        tree = _tree(name, value)
-        turns = _turns(name, value)
-        if tree is not None:
-            value = [span.outputs for span in tree.spans if span.parent is None]
-        elif turns:
+        shape = _shape(name, value)
+        if isinstance(shape, SpanTree):
+            value = [span.outputs for span in shape.spans if span.parent is None]
+        elif shape:
             own: list[object] = []
-            for turn in turns:
+            for turn in shape:
                 role = turn.role or ""
                 if role.lower() not in _OTHER_SIDE:
-                    own += [turn.content, *turn.calls]
+                    own += [turn.content, turn.calls]
             value = own
         text = "\n".join(_words(value))
         if text:
@@ -68,23 +87,24 @@ def as_read(name: str, value: object) -> str:
     """
     if isinstance(value, str):
         return value
-    tree = _tree(name, value)
-    turns = _turns(name, value)
+    shape = _shape(name, value)
     lines: list[str] = []
-    if turns:
-        for turn in turns:
+    if isinstance(shape, SpanTree):
+        for span in shape.spans:
+            indent = "  " * min(span.depth, DEEPEST)
+            lines.append(f"{indent}{span.name}")
+            for key in ("inputs", "outputs"):
+                part = getattr(span, key)
+                if part is not None:
+                    lines += _lines({key: part}, f"{indent}  ")
+    elif shape:
+        for turn in shape:
             message = {turn.role or "-": turn.content or ""}
             if turn.calls:
                 message["calls"] = turn.calls
             lines += _lines(message)
-    elif tree is None:
-        lines += _lines(value)
     else:
-        for span in tree.spans:
-            indent = "  " * min(span.depth, DEEPEST)
-            parts = {"inputs": span.inputs, "outputs": span.outputs}
-            present = {key: part for key, part in parts.items() if part is not None}
-            lines += [f"{indent}{span.name}", *_lines(present, f"{indent}  ")]
+        lines += _lines(value)
     return "\n".join(lines)
 
 
@@ -92,22 +112,12 @@ def _words(value: object) -> Iterator[str]:
     return texts_in(value, keys=False, numbers=True)
 
 
-def _tree(name: str, value: object) -> SpanTree | None:
-    """Return the spans of a trace in one of the usual forms; None for any other field."""
-    if name != "trace":
-        return None
-    return span_tree(value)
-
-
-def _turns(name: str, value: object) -> tuple[Turn, ...]:
-    """Return the turns of a conversation; none of any other field, or of a text."""
-    if name != "conversation":
-        return ()
+def _shape(name: str, value: object) -> SpanTree | tuple[Turn, ...] | None:
+    """Return the shape of a field of a memory; one put together by hand may have none."""
     try:
-        return turns_of(value) or ()
-    # Of a memory that somebody put together by hand: whatever it is has words.
+        return shape_of(name, value)
     except InputError:
-        return ()
+        return None
 
 
 def _lines(value: object, indent: str = "") -> Iterator[str]:
@@ -118,12 +128,13 @@ def _lines(value: object, indent: str = "") -> Iterator[str]:
         return
     for key, part in members(value):
         name = f"{key}:" if isinstance(value, dict) else "-"
-        if isinstance(part, dict | list | tuple) or "\n" in _text(part):
+        lines = list(_lines(part))
+        if isinstance(part, dict | list | tuple) or len(lines) > 1:
             yield f"{indent}{name}"
-            yield from _lines(part, f"{indent}  ")
+            for line in lines:
+                yield f"{indent}  {line}"
         else:
-            text = _text(part)
-            yield f"{indent}{name} {text}".rstrip()
+            yield f"{indent}{name} {lines[0]}".rstrip()
 
 
 def _text(value: object) -> str:

@@ -3,7 +3,7 @@
 - OpenTelemetry's JSON export: resourceSpans → scopeSpans → spans, attributes as lists of key and
   value (https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding);
 - a list of spans, each with its id and its parent's;
-- an object that has such a list: MLflow's trace (data.spans), or `spans`.
+- an object that has such a list: MLflow's trace (data.spans), `spans`, or `observations`.
 
 Tracers have several names for the same field; of these the first that a span has counts. Fields of
 other names are shown too, but for those in which tools keep what was said of the run. Nor are the
@@ -21,19 +21,22 @@ import msgspec
 
 from memalign.content.json_values import opened
 from memalign.content.normal import snake_case
+from memalign.content.walk import first_of
 
 __all__ = ["Span", "SpanTree", "exported_spans", "shown_spans", "span_tree", "trace_of"]
 
-IDS = ("spanId", "span_id")
+IDS = ("spanId", "span_id", "context.span_id")
 PARENTS = (
     "parentSpanId",
     "parent_span_id",
     "parent_id",
+    "parentId",
+    "parent_run_id",
     "parent_run_ids",
     "parentObservationId",
     "span_parents",
 )
-TRACES = ("traceId", "trace_id", "root_span_id")
+TRACES = ("traceId", "trace_id", "root_span_id", "context.trace_id")
 STARTS = (
     "startTimeUnixNano",
     "start_time_unix_nano",
@@ -241,12 +244,10 @@ def _spans_in(trace: object) -> Sequence[Any]:
         data = trace.get("data")
         if not isinstance(data, Mapping):
             data = trace
-        listed = _list(data.get("spans"))
-        if listed is not None:
-            return listed
-        return exported_spans(trace)
+        listed = _list(first_of(data, ("spans", "observations")))
+        return listed or exported_spans(trace)
     spans: list[Any] = []
-    for part in _list(trace) or ():
+    for part in _list(trace):
         spans += exported_spans(part) or [part]
     return spans
 
@@ -261,7 +262,7 @@ def exported_spans(trace: object) -> list[Any]:
     ):
         inner: list[Any] = []
         for part in parts:
-            inner += _list(_first(part, keys)) or ()
+            inner += _list(first_of(part, keys))
         parts = inner
     return parts
 
@@ -285,33 +286,30 @@ def shown_spans(spans: Sequence[Fields]) -> list[Fields]:
 
 def trace_of(span: object) -> str:
     """Return the id of the trace that a span belongs to, "" if it names none."""
-    own = _first(span, TRACES)
-    if not own:
-        own = _first(_first(span, ("context",)), TRACES)
-    return str(own or "")
+    return _name_in(span, TRACES)
 
 
 def _id(span: object) -> str:
-    """Return the id of a span; one that is called `id` alone is none."""
-    own = _first(span, IDS) or _first(_first(span, ("context",)), IDS)
-    if own is None and trace_of(span):
-        own = _first(span, ("id",))
-    return str(own or "")
+    """Return the id of a span, "" for none; one that is called `id` alone is none."""
+    own = _name_in(span, IDS)
+    if not own and trace_of(span):
+        return _name_in(span, ("id",))
+    return own
 
 
-def _first(value: object, keys: Sequence[str]) -> Any:
-    """Return the value of the first of these keys that an object has."""
-    if isinstance(value, Mapping):
-        for key in keys:
-            if value.get(key) is not None:
-                return value[key]
-    return None
+def _name_in(span: object, keys: Sequence[str]) -> str:
+    """Return the id under one of these keys, of the span or its context."""
+    for fields in (span, first_of(span, ("context",))):
+        name = first_of(fields, keys)
+        if name not in (None, ""):
+            return str(name)
+    return ""
 
 
-def _list(value: object) -> Sequence[Any] | None:
+def _list(value: object) -> Sequence[Any]:
     if isinstance(value, list | tuple):
         return value
-    return None
+    return ()
 
 
 # -- one span --------------------------------------------------------------------------------------
@@ -351,10 +349,10 @@ def _span(value: Fields) -> Span:
 
 def _parent(value: Fields) -> str:
     """Return the parent's id as the tracer gave it; of several spans above, the nearest is last."""
-    parent = _first(value, PARENTS) or ""
-    if _list(parent):
-        parent = parent[-1]
-    return str(parent)
+    parent = first_of(value, PARENTS)
+    for each in _list(parent):
+        parent = each
+    return "" if parent in (None, []) else str(parent)
 
 
 def _taken(
@@ -364,7 +362,7 @@ def _taken(
     named: Sequence[str],
 ) -> Any:
     """Return the value of the first key, else of the first `named` attribute, taken out."""
-    value = _first(span, keys)
+    value = first_of(span, keys)
     for name in named:
         if value is not None:
             break
@@ -422,13 +420,13 @@ def _status(span: Fields) -> tuple[Status, str]:
     status = span.get("status", span)
     code = status
     if isinstance(status, Mapping):
-        code = _first(status, ("code", "status_code", "level"))
+        code = first_of(status, ("code", "status_code", "level"))
     if code is None:
         code = ""
     error = span.get("error")
     if not isinstance(error, str):
         error = ""
-    message = str(_first(status, MESSAGES) or error)
+    message = str(first_of(status, MESSAGES) or error)
     if error:
         return "error", message
     word = re.split(r"[_.]", str(code).upper())[-1]
@@ -442,7 +440,7 @@ def _status(span: Fields) -> tuple[Status, str]:
 def _events(value: object) -> tuple[dict[str, Any], ...]:
     """Return the events that do not tell the judge the verdict by saying how good the run was."""
     events: list[dict[str, Any]] = []
-    for event in _list(value) or ():
+    for event in _list(value):
         if not isinstance(event, Mapping):
             continue
         name = str(event.get("name", ""))
@@ -492,10 +490,10 @@ def _moment(span: Fields, keys: Sequence[str]) -> int | None:
 
     In `start` and `end` a whole number may be seconds without their fraction.
     """
-    time = _time(_first(span, keys))
+    time = _time(first_of(span, keys))
     if time is None or not SECONDS <= time < 100 * SECONDS:
         return time
-    is_bare = _first(span, keys[:-1]) is None
+    is_bare = first_of(span, keys[:-1]) is None
     if is_bare:
         return time * 10**9
     return time
@@ -525,7 +523,7 @@ def _attributes(value: object) -> dict[str, Any]:
     if isinstance(value, Mapping):
         return {str(name): part for name, part in value.items()}
     attributes: dict[str, Any] = {}
-    for pair in _list(value) or ():
+    for pair in _list(value):
         if isinstance(pair, Mapping) and "key" in pair:
             attributes[str(pair["key"])] = _any_value(pair.get("value"))
     return attributes
@@ -537,15 +535,16 @@ def _any_value(value: object) -> Any:
         return value
     ((kind, content),) = value.items()
     if kind == "intValue":  # a text, since JSON's numbers end at 2^53
-        is_number = re.fullmatch(r"-?[0-9]{1,40}", str(content))
-        if is_number:
-            return int(content)
-        return content
+        try:
+            return int(str(content))
+        except ValueError:
+            return content
     if isinstance(content, Mapping):
-        values = _list(content.get("values", ()))
-        if kind == "arrayValue" and values is not None:
+        values = content.get("values", [])
+        is_known = isinstance(values, list)
+        if is_known and kind == "arrayValue":
             return [_any_value(part) for part in values]
-        if kind == "kvlistValue" and values is not None:
+        if is_known and kind == "kvlistValue":
             return _attributes(values)
     if str(kind).endswith("Value"):
         return content
@@ -560,27 +559,36 @@ def _tree(links: Sequence[Span]) -> SpanTree:
     by_start = sorted(range(len(links)), key=lambda place: _start(links[place]))
     children = _children(links, by_start)
     hidden = _judging(links, children)
-    spans: dict[int, Span] = {}
     # Spans that no uppermost span leads to are in a circle, or below one: the first of it becomes
     # uppermost.
-    for root in (*children.get(None, ()), *by_start):
-        # A stack, not recursion: an agent's loop nests thousands deep.
-        waiting: list[tuple[int, str | None, int]] = [(root, None, 0)]
-        while waiting:
-            place, parent, depth = waiting.pop()
-            if place not in spans and place not in hidden:
-                own = f"S{len(spans) + 1}"
-                link = links[place]
-                spans[place] = msgspec.structs.replace(
-                    link, id=own, parent=parent, depth=depth
-                )
-                for child in reversed(children.get(place, ())):
-                    waiting.append((child, own, depth + 1))
+    roots = [*children.get(None, ()), *by_start]
+    spans: dict[int, Span] = {}
+    # A stack, not recursion: an agent's loop nests thousands deep.
+    waiting: list[tuple[int, Span | None]] = [(root, None) for root in reversed(roots)]
+    while waiting:
+        place, above = waiting.pop()
+        if place in spans or place in hidden:
+            continue
+        number = len(spans) + 1
+        span = _placed(links[place], number, above)
+        spans[place] = span
+        for child in reversed(children.get(place, ())):
+            waiting.append((child, span))
     orphans: list[str] = []
     for place, span in spans.items():
         if links[place].parent and span.parent is None:
             orphans.append(span.name[:40])
     return SpanTree(spans=tuple(spans.values()), notes=_notes(orphans, len(spans)))
+
+
+def _placed(link: Span, number: int, above: Span | None) -> Span:
+    """Return a span with its place in the tree, below another or uppermost."""
+    parent = None
+    depth = 0
+    if above is not None:
+        parent = above.id
+        depth = above.depth + 1
+    return msgspec.structs.replace(link, id=f"S{number}", parent=parent, depth=depth)
 
 
 def _start(span: Span) -> tuple[bool, int]:

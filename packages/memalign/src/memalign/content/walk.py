@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-__all__ = ["members", "rebuilt", "texts_in", "values_in"]
+__all__ = ["first_of", "members", "rebuilt", "texts_in", "values_in"]
 
 # A value may be nested deeper than Python calls functions. So the walkers keep a stack of what
 # waits, and take its end first: the parts of a value go there in reverse.
@@ -18,6 +18,15 @@ def members(value: object) -> Iterable[tuple[Any, Any]]:
     if isinstance(value, list | tuple):
         return enumerate(value)
     return ()
+
+
+def first_of(value: object, keys: Iterable[str]) -> Any:
+    """Return what an object has under the first of these keys that is there and not null."""
+    if isinstance(value, Mapping):
+        for key in keys:
+            if value.get(key) is not None:
+                return value[key]
+    return None
 
 
 def values_in(value: object) -> Iterator[Any]:

@@ -9,11 +9,12 @@ cut, never their letters, unless one alone is too long.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 import msgspec
 
-from memalign.content import SpanTree, Turn, span_tree, turns_of
+from memalign.content import SpanTree, Turn
 from memalign.content.encoding import (
     BYTES_PER_TOKEN,
     encode,
@@ -21,6 +22,7 @@ from memalign.content.encoding import (
     estimate_tokens,
     shorten,
 )
+from memalign.content.text import shape_of
 from memalign.prompts.rendering import DistilRecord, RenderedExample, render_answer
 from memalign.prompts.trace_text import counted, outline, tree_lines
 from memalign.types import Guideline
@@ -95,17 +97,16 @@ def fit_fields(content: Mapping[str, object], tokens: int) -> FittedFields:
     sizes |= dict.fromkeys(too_long, tokens + 1)
     notes: list[str] = []
     room = tokens
-    waiting = len(sizes)
-    for name in sorted(sizes, key=sizes.__getitem__):
-        share = room // waiting
-        waiting -= 1
+    waiting = sorted(sizes, key=sizes.__getitem__, reverse=True)
+    while waiting:
+        share = room // len(waiting)
+        name = waiting.pop()
         if sizes[name] <= share:
             room -= sizes[name]
-            continue
-        room -= share
-        shortened = cut(name, content[name], share)
-        fields[name] = shortened.text
-        notes.append(shortened.note)
+        else:
+            room -= share
+            fields[name], note = cut(name, content[name], share)
+            notes.append(note)
     return FittedFields(fields, tuple(notes))
 
 
@@ -122,17 +123,25 @@ def fit_example(
     """
 
     def fits(length: int) -> bool:
-        return estimate_tokens(encode(words[:length])) <= tokens
+        encoded = encode(words[:length])
+        return estimate_tokens(encoded) <= tokens
 
     length = _largest(fits, len(words))
     comment = words[:length]
     fields, notes = fit_fields(content, tokens)
-    if length < len(words):
-        lengths = f"from {len(words):,} to {length:,} characters"
-        notes = (*notes, f"the comment truncated {lengths}")
-    answer = render_answer(comment or None, label)
-    example = RenderedExample(fields=tuple(fields.items()), answer=answer)
+    if comment != words:
+        note = _truncated("the comment", words, comment)
+        notes = (*notes, note)
+    answer = render_answer(comment, label)
+    named = tuple(fields.items())
+    example = RenderedExample(fields=named, answer=answer)
     return example, notes
+
+
+def _truncated(name: str, whole: str, kept: str) -> str:
+    before = len(whole)
+    after = len(kept)
+    return f"{name} truncated from {before:,} to {after:,} characters"
 
 
 # -- feedback ----------------------------------------------------------------------------------
@@ -143,7 +152,7 @@ def fit_records(
     fits: Callable[[Sequence[DistilRecord]], bool],
     *,
     most: int,
-) -> tuple[DistilRecord, ...]:
+) -> list[DistilRecord]:
     """Encode records, every text cut to the same number of tokens so that the prompt fits.
 
     The expert's label and words stay whole, unless they are too long beside cases that are left
@@ -155,23 +164,19 @@ def fit_records(
         most: Tokens of one text at most.
     """
 
-    def encoded(case: int, words: int = _LONGEST) -> tuple[DistilRecord, ...]:
-        return tuple(_encoded(record, case, words) for record in records)
+    def encoded(case: int, words: int = _LONGEST) -> list[DistilRecord]:
+        return [_encoded(record, case, words) for record in records]
 
     full = encoded(most)
     if fits(full):  # nearly always
         return full
+    case = 0
+    words = _LONGEST
     if fits(encoded(0)):
-
-        def fits_cases_of(tokens: int) -> bool:
-            return fits(encoded(tokens))
-
-        return encoded(_largest(fits_cases_of, most))
-
-    def fits_words_of(tokens: int) -> bool:
-        return fits(encoded(0, tokens))
-
-    return encoded(0, _largest(fits_words_of, _LONGEST))
+        case = _largest(lambda tokens: fits(encoded(tokens)), most)
+    else:
+        words = _largest(lambda tokens: fits(encoded(0, tokens)), _LONGEST)
+    return encoded(case, words)
 
 
 def _encoded(record: FeedbackRecord, case: int, words: int) -> DistilRecord:
@@ -231,7 +236,7 @@ def fit_guidelines(
     guidelines: Sequence[Guideline],
     tokens: int,
     *,
-    nearest: Mapping[str, float] | None = None,
+    nearest: Mapping[str, float] = MappingProxyType({}),
 ) -> tuple[tuple[Guideline, ...], tuple[str, ...]]:
     """Return the guidelines that fit, in their order, and the ids of the others.
 
@@ -249,18 +254,18 @@ def fit_guidelines(
         return tuple(guidelines), ()
 
     def rank(guideline: Guideline) -> tuple[bool, float, bool, int]:
-        likeness = nearest[guideline.id] if nearest else 0.0
-        distilled = guideline.origin == "distilled"
+        likeness = nearest.get(guideline.id, 0.0)
+        own = guideline.origin != "distilled"
         support = len(guideline.supported_by)
-        return not guideline.pinned, -likeness, distilled, -support
+        return guideline.pinned, likeness, own, support
 
     chosen: set[str] = set()
-    used = 0
-    for guideline in sorted(guidelines, key=rank):
+    room = tokens
+    for guideline in sorted(guidelines, key=rank, reverse=True):
         size = guideline_tokens(guideline)
-        if guideline.pinned or used + size <= tokens:
+        if guideline.pinned or size <= room:
             chosen.add(guideline.id)
-            used += size
+            room -= size
     fitting: list[Guideline] = []
     left_out: list[str] = []
     for guideline in guidelines:
@@ -296,14 +301,13 @@ def whole(name: str, value: object, tokens: int) -> str | None:
         value: What it holds.
         tokens: Its room.
     """
-    if name == "conversation":
-        turns = turns_of(value)
-        if turns is not None:
-            return _joined(_turn_lines(turns), tokens)
-    if name == "trace":
-        tree = span_tree(value)
-        if tree is not None:
-            return _joined(tree_lines(tree), tokens)
+    shape = shape_of(name, value)
+    if isinstance(shape, SpanTree):
+        lines = tree_lines(shape)
+        return _joined(lines, tokens)
+    if shape is not None:
+        lines = _turn_lines(shape)
+        return _joined(lines, tokens)
     # A text over the whole budget is cut in any case: to encode megabytes of it first would hold
     # everybody up.
     if isinstance(value, str) and len(value) > tokens * BYTES_PER_TOKEN:
@@ -319,19 +323,16 @@ def cut(name: str, value: object, tokens: int) -> Cut:
         value: What it holds.
         tokens: Its room.
     """
-    if name == "conversation":
-        turns = turns_of(value)
-        if turns is not None:
-            return _cut_turns(turns, tokens)
-    if name == "trace":
-        tree = span_tree(value)
-        if tree is not None:
-            return _cut_tree(tree, tokens)
-    text = shorten(value, tokens)
+    shape = shape_of(name, value)
+    if isinstance(shape, SpanTree):
+        return _cut_tree(shape, tokens)
+    if shape is not None:
+        return _cut_turns(shape, tokens)
     if not isinstance(value, str):
         value = encode(value)
-    lengths = f"from {len(value):,} to {len(text):,} characters"
-    return Cut(text, f"{name} truncated {lengths}")
+    text = shorten(value, tokens)
+    note = _truncated(name, value, text)
+    return Cut(text, note)
 
 
 def _joined(lines: Iterable[str], tokens: int) -> str | None:
@@ -348,17 +349,21 @@ def _joined(lines: Iterable[str], tokens: int) -> str | None:
 
 def _cut_tree(tree: SpanTree, tokens: int) -> Cut:
     """Show all spans with their values cut to one length, or an outline if that is too long."""
-    over = (
-        f"{counted(len(tree.spans), 'span')} are over the budget of {tokens:,} tokens"
-    )
+    spans = counted(len(tree.spans), "span")
+    over = f"{spans} are over the budget of {tokens:,} tokens"
 
     def within(room: int) -> str | None:
-        return _joined(tree_lines(tree, room), tokens)
+        lines = tree_lines(tree, room)
+        return _joined(lines, tokens)
 
-    room = _largest(lambda room: within(room) is not None, tokens)
-    text = within(room) if room > SHORT else None
-    if text is None:
-        return Cut(outline(tree, tokens), f"trace in outline: {over}")
+    def fits(room: int) -> bool:
+        return within(room) is not None
+
+    room = _largest(fits, tokens)
+    text = within(room)
+    if text is None or room <= SHORT:
+        text = outline(tree, tokens)
+        return Cut(text, f"trace in outline: {over}")
     return Cut(text, f"trace: {over}, and long values in them are cut")
 
 
@@ -366,71 +371,79 @@ def _cut_tree(tree: SpanTree, tokens: int) -> Cut:
 
 
 def _turn_lines(turns: Sequence[Turn]) -> Iterator[str]:
-    yield counted(len(turns), "turn")
+    count = len(turns)
+    yield counted(count, "turn")
     for number, turn in enumerate(turns, 1):
         yield _turn_line(number, turn)
 
 
 def _turn_line(number: int, turn: Turn, tokens: int | None = None) -> str:
-    parts: list[tuple[str, object]] = []
+    parts: dict[str, object] = {}
     if turn.content is not None:
-        parts.append(("", turn.content))
+        parts[""] = turn.content
     if turn.calls:
-        parts.append(("calls ", list(turn.calls)))
+        parts["calls "] = turn.calls
     if turn.rest:
-        parts.append(("with ", turn.rest))
+        parts["with "] = turn.rest
     room = tokens
     if tokens is not None and parts:
         room = tokens // len(parts)
-    texts = [f"{word}{encode_within(value, room)}" for word, value in parts]
+    texts: list[str] = []
+    for word, value in parts.items():
+        encoded = encode_within(value, room)
+        texts.append(f"{word}{encoded}")
     said = " ".join(texts)
+    who = str(number)
     if turn.role:
-        return f"{number} {turn.role}: {said}"
-    return f"{number}: {said}"
+        who = f"{number} {turn.role}"
+    return f"{who}: {said}"
 
 
 def _cut_turns(turns: Sequence[Turn], tokens: int) -> Cut:
-    """Keep the first turns, and the last ones with twice the room: the subject, and the end.
+    """Keep the first turns, and twice as many of the last: the subject, and the end.
 
     The first and the last turn always stay; one that takes more than a quarter of the room is cut.
     """
     count = len(turns)
-    most = max((tokens - 20) // min(count, 4), 40)
+    quarter = (tokens - 20) // min(count, 4)
+    most = max(quarter, 40)
+
+    def rank(number: int) -> int:
+        from_the_end = count - number
+        from_the_front = 2 * number - 1
+        return min(from_the_front, from_the_end)
+
+    numbers = range(1, count + 1)
     lines: dict[int, str] = {}
-    begin = 0
-    end = count
-    front = 0  # tokens of the turns before `begin`
-    back = 0  # tokens of the turns from `end` on
-    while begin < end:
-        at_end = back <= 2 * front
-        place = end - 1 if at_end else begin
-        line = _turn_line(place + 1, turns[place], most)
-        size = estimate_tokens(line)
-        if front + back + size + 20 > tokens and len(lines) >= 2:
-            break
-        lines[place] = line
-        if at_end:
-            end -= 1
-            back += size
-        else:
-            begin += 1
-            front += size
-    shown = [counted(count, "turn")]
-    for place in range(begin):
-        shown.append(lines[place])
-    notes: list[str] = []
-    if begin < end:
-        gap = f"turns {begin + 1} to {end}"
-        if end - begin == 1:
-            gap = f"turn {end}"
-        notes.append(f"{gap} of {count} left out")
-        shown.append(f"… {notes[0]}")
-    for place in range(end, count):
-        shown.append(lines[place])
+    used = 20
     long = 0
-    for place in lines:
-        long += estimate_tokens(encode(turns[place].content)) > most
+    for number in sorted(numbers, key=rank):
+        turn = turns[number - 1]
+        line = _turn_line(number, turn, most)
+        used += estimate_tokens(line)
+        if used > tokens and len(lines) >= 2:
+            break
+        lines[number] = line
+        said = encode(turn.content)
+        long += estimate_tokens(said) > most
+    notes: list[str] = []
+    gap = [number for number in numbers if number not in lines]
+    if gap:
+        first = gap[0]
+        last = gap[-1]
+        left_out = f"turn {last}"
+        if first < last:
+            left_out = f"turns {first} to {last}"
+        note = f"{left_out} of {count} left out"
+        notes.append(note)
+        lines[first] = f"… {note}"
     if long:
-        notes.append(f"{counted(long, 'long turn')} cut")
+        long_turns = counted(long, "long turn")
+        notes.append(f"{long_turns} cut")
+    shown = [counted(count, "turn")]
+    for number in sorted(lines):
+        shown.append(lines[number])
+    text = "\n".join(shown)
+    noted = ", ".join(notes)
     over = f"over the budget of {tokens:,} tokens"
-    return Cut("\n".join(shown), f"conversation: {', '.join(notes)}: {over}")
+    return Cut(text, f"conversation: {noted}: {over}")

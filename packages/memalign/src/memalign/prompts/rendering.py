@@ -85,7 +85,8 @@ def _environment() -> Environment:
 def render(name: str, **values: Any) -> str:
     """Return the text of a prompt file with these values."""
     template = _environment().get_template(f"{name}.jinja")
-    return template.render(**values).strip()
+    text = template.render(**values)
+    return text.strip()
 
 
 @cache
@@ -94,7 +95,8 @@ def judging_prompts_hash() -> str:
     digest = hashlib.sha256()
     folder = resources.files("memalign.prompts")
     for name in JUDGING:
-        text = (folder / f"{name}.jinja").read_text("utf-8")
+        file = folder / f"{name}.jinja"
+        text = file.read_text("utf-8")
         digest.update(f"{name}\0{text}\0".encode())
     return digest.hexdigest()
 
@@ -159,7 +161,7 @@ def render_item(
     )
 
 
-def render_answer(rationale: str | None, value: Value | None) -> str:
+def render_answer(rationale: str, value: Value | None) -> str:
     """Return what experts said of a past case.
 
     It has another form than a judge's answer, because a weak model took an example's words for its

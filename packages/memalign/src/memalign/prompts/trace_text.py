@@ -21,8 +21,10 @@ def tree_lines(tree: SpanTree, tokens: int | None = None) -> Iterator[str]:
     yield _facts(tree)
     for span in tree.spans:
         yield _span_line(span)
+        indent = _indent(span)
         for name, value in _span_parts(span):
-            yield f"{_indent(span)}  {name}: {encode_within(value, tokens)}"
+            encoded = encode_within(value, tokens)
+            yield f"{indent}  {name}: {encoded}"
 
 
 def outline(tree: SpanTree, tokens: int) -> str:
@@ -34,17 +36,19 @@ def outline(tree: SpanTree, tokens: int) -> str:
         tree: The trace.
         tokens: About how many the outline may take.
     """
-    lines = [_facts(tree), *_ends(tree, max(tokens // 4, 40))]
+    quarter = max(tokens // 4, 40)
+    lines = [_facts(tree), *_ends(tree, quarter)]
     used = estimate_tokens(*lines) + 30
-    named: dict[int, str] = {}
-    spans = enumerate(tree.spans)
-    for place, span in sorted(spans, key=lambda numbered: _rank(numbered[1])):
+    named: dict[str, str] = {}
+    for span in sorted(tree.spans, key=_rank):
         line = _outlined(span)
         used += estimate_tokens(line)
         if used > tokens:
             break
-        named[place] = line
-    lines += [named[place] for place in sorted(named)]
+        named[span.id] = line
+    for span in tree.spans:
+        if span.id in named:
+            lines.append(named[span.id])
     rest = len(tree.spans) - len(named)
     if rest:
         lines.append(f"… {rest:,} more spans are not named here")
@@ -63,26 +67,34 @@ def _ends(tree: SpanTree, room: int) -> Iterator[str]:
     first = tops[0]
     last = tops[-1]
     if first.inputs is not None:
-        yield f"{first.id} inputs: {encode_within(first.inputs, room)}"
+        given = encode_within(first.inputs, room)
+        yield f"{first.id} inputs: {given}"
     if last.outputs is not None:
-        yield f"{last.id} outputs: {encode_within(last.outputs, room)}"
+        returned = encode_within(last.outputs, room)
+        yield f"{last.id} outputs: {returned}"
 
 
 def _rank(span: Span) -> tuple[bool, int]:
     """Return the place of a span in an outline: failed and uppermost ones first, then by depth."""
-    return span.status != "error" and span.depth > 0, span.depth
+    failed = span.status == "error"
+    first = failed or span.depth == 0
+    return not first, span.depth
 
 
 def _outlined(span: Span) -> str:
     line = _span_line(span)
     size = 0
     for _, value in _span_parts(span):
-        size += len(encode(value))
-    return f"{line}, holds {size:,} characters" if size else f"{line}, empty"
+        encoded = encode(value)
+        size += len(encoded)
+    if size:
+        return f"{line}, holds {size:,} characters"
+    return f"{line}, empty"
 
 
 def _facts(tree: SpanTree) -> str:
-    facts = [counted(len(tree.spans), "span")]
+    count = len(tree.spans)
+    facts = [counted(count, "span")]
     if tree.errors:
         facts.append(f"{tree.errors:,} failed")
     if tree.seconds is not None:
@@ -92,18 +104,23 @@ def _facts(tree: SpanTree) -> str:
 
 def _span_line(span: Span) -> str:
     """Return a span in one line: its id, name, kind, how it ended and how long it took."""
-    facts = [span.id, encode(span.name)]
+    name = encode(span.name)
+    facts = [span.id, name]
     if span.kind:
         facts.append(span.kind)
     if span.status != "unset":
         facts.append(span.status)
     if span.seconds is not None:
-        facts.append(_seconds(span.seconds))
+        took = _seconds(span.seconds)
+        facts.append(took)
     if span.depth > DEEPEST:
         facts.append(f"in {span.parent}")
     if span.message:
-        facts.append(encode(span.message))
-    return _indent(span) + " ".join(facts)
+        message = encode(span.message)
+        facts.append(message)
+    indent = _indent(span)
+    line = " ".join(facts)
+    return f"{indent}{line}"
 
 
 def _span_parts(span: Span) -> Iterator[tuple[str, object]]:
@@ -119,7 +136,8 @@ def _span_parts(span: Span) -> Iterator[tuple[str, object]]:
 
 
 def _indent(span: Span) -> str:
-    return "  " * min(span.depth, DEEPEST)
+    depth = min(span.depth, DEEPEST)
+    return "  " * depth
 
 
 def _seconds(seconds: float) -> str:
