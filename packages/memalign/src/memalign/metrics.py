@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from math import comb
+from math import comb, sqrt
 from statistics import NormalDist
 from typing import Any, Literal
 
@@ -187,7 +187,7 @@ def _least_share(successes: float, n: float, z: float) -> float:
     share = successes / n
     failures = n - successes
     spread = square - 2 - 1 / n + 4 * share * (failures + 1)
-    root = max(0.0, spread) ** 0.5
+    root = sqrt(max(0.0, spread))
     low = 2 * successes + square - 1 - z * root
     return max(0.0, low / (2 * (n + square)))
 

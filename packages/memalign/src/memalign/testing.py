@@ -177,8 +177,8 @@ class HashEmbedding:
             for word in re.findall(r"\w+", text.casefold()):
                 vectors[row] += self._direction(word)
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-        unit: NDArray[np.float32] = vectors / np.where(lengths > 0, lengths, 1)
-        return unit
+        vectors /= np.where(lengths > 0, lengths, 1)
+        return vectors
 
     def _direction(self, word: str) -> NDArray[np.float32]:
         """Return the corner of a cube that a word's hash names."""
