@@ -369,8 +369,14 @@ def test_a_bad_row_after_erasing_is_still_named(learned: Registry, tmp_path: Pat
 def test_an_older_judge_cannot_bring_erased_feedback_back(learned: Registry):
     stale = learned.load("helpfulness", 2)
     erase(learned, "t-7")
-    with pytest.raises(InvalidRows, match="holds feedback that was erased"):
+    with pytest.raises(InvalidRows, match="holds feedback that was erased") as refused:
         learned.save(stale)
+    assert [row.id for row in refused.value.rows] == ["t-7@ana"], "each once"
+    silent = replace(secret_case("ana"), annotations=())
+    with pytest.raises(
+        InvalidRows, match=r"\(t-7\): a case of this content was erased"
+    ):
+        learned.save(judge(replace(stale.memory, cases=(silent,), guidelines=())))
     with pytest.raises(InvalidRows):
         learned.update("helpfulness", lambda _: stale)
     assert learned.save(stale, allow_erased=True) == 5

@@ -110,10 +110,14 @@ class ErasedHashes:
         for one in held:
             if one.name == "case":
                 contents.setdefault(one.key, set()).add(one.value.content_hash)
-        for key in sorted(_keys(held) - _keys(before)):
+        said: set[str] = set()
+        # Of a case what was said is named; the case itself only where that is nothing.
+        for key in sorted(_keys(held) - _keys(before), reverse=True):
             reason = self._refusal(key, contents.get(key.id, ()))
-            if reason is not None:
+            if reason is not None and (key.source or key.id not in said):
                 reasons[key] = reason
+                said.add(key.id)
+        reasons = dict(sorted(reasons.items()))
         old = wordings_of(before)
         for one in held:
             for wording in wordings_of([one]) - old:

@@ -120,6 +120,9 @@ class Kind:
             yield "sentence", reason
 
 
+_UNKNOWN = Kind()
+
+
 class Held(NamedTuple):
     """A value that a judge holds: its kind, its row's key, and itself."""
 
@@ -130,7 +133,7 @@ class Held(NamedTuple):
     @property
     def kind(self) -> Kind:
         """Return what is known of its kind; nothing of a damaged row's."""
-        return KINDS.get(self.name, Kind())
+        return KINDS.get(self.name, _UNKNOWN)
 
 
 def _free_label(value: Value | None) -> Value | None:
