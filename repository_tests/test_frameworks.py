@@ -138,7 +138,10 @@ def test_a_framework_has_the_judges_verdict_and_reason(
     assert len(endpoint.requests) >= 2
 
 
-def test_pytest_runs_the_lines_of_the_page(endpoint: Endpoint, tmp_path: Path) -> None:
+def test_pytest_runs_the_lines_of_the_page(
+    endpoint: Endpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     (tmp_path / "test_tone.py").write_text(SETUP + PARTS["pytest"], "utf-8")
     run = [
         sys.executable,

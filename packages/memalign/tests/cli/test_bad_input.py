@@ -23,8 +23,6 @@ def test_a_missing_model_and_key_names_both_remedies(
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        (("--value-type", "stars"), "there is no value type 'stars'"),
-        (("--value-type", "bool", "--instructions", "Is it good?"), "name no field"),
         (
             ("--value-type", "bool", "--instructions", "Is {{ reply }} good?"),
             "{{ reply }}, which is not a field",

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from memalign.io import read_judgments
 from tests.cli.conftest import FEEDBACK, Run, jsonl
 
 CSV = "ticket,question,answer,label,comment\nt-1,My order is late.,It is in transit.,no,Cold.\nt-2,Thanks!,Any time!,yes,\n"
@@ -67,19 +66,6 @@ def test_a_command_that_only_reads_takes_a_mapping_and_writes_no_version(
     assert memalign("show", tone, "--json").json["version"] == 2
 
 
-@pytest.mark.parametrize("command", ["judge", "evaluate"])
-def test_a_dry_run_or_a_failure_remembers_no_mapping(
-    memalign: Run, tone: str, labels: Path, command: str
-) -> None:
-    memalign(command, tone, "no-such-file.csv", "--map", MAP, code=2)
-    memalign(command, tone, labels, "--map", MAP, "--dry-run", code=0)
-    memalign(
-        command, tone, labels, "--map", MAP, "--version", "1", code=0
-    )  # an older version
-    shown = memalign("show", tone, "--json").json
-    assert (shown["version"], shown["columns"]) == (1, {})
-
-
 def test_a_judge_and_a_file_of_other_columns_meet_in_one_message(
     memalign: Run, tone: str, labels: Path
 ) -> None:
@@ -93,25 +79,6 @@ def test_a_judge_and_a_file_of_other_columns_meet_in_one_message(
         )
     kept = "--map outputs=answer,inputs=question,value=label"
     memalign("align", tone, labels, "--map", "outputs=answer", says=kept)
-
-
-def test_rows_without_ids_get_them_from_their_content(
-    memalign: Run, tone: str, tmp_path: Path
-) -> None:
-    rows = [
-        {name: row[name] for name in ("inputs", "outputs", "value")} for row in FEEDBACK
-    ]
-    file = jsonl(tmp_path / "rows.jsonl", rows)
-    for resumed in (0, len(FEEDBACK)):
-        again = memalign("judge", tone, file, "-o", "judged.jsonl", "--json", code=0)
-        assert again.json["resumed"] == resumed
-    ids = list(read_judgments("judged.jsonl").judgments)
-    evaluate = ("evaluate", tone, file, "--judged", "judged.jsonl", "--json")
-    assert memalign(*evaluate).json["evaluation"]["n"] == 3
-    learned = memalign("align", tone, file, "--source", "ana", "--json").json
-    assert [row["key"] for row in learned["rows"]] == [f"{name}@ana" for name in ids]
-    piped = memalign("judge", tone, "-", "--json", stdin=file.read_text("utf-8"))
-    assert [made["id"] for made in piped.json["judgments"]] == ids
 
 
 @pytest.mark.parametrize(

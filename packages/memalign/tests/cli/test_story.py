@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -190,27 +189,6 @@ def test_an_edit_keeps_memory(memalign: Run, aligned: str, tmp_path: Path) -> No
     assert (now["retrieval_k"], now["parameters"]) == (2, {"temperature": 0.5})
     assert len(now["guidelines"]) == 2
     memalign("edit", aligned, says="nothing changed")
-
-
-def test_a_failed_lesson_is_pending_and_tried_again(
-    memalign: Run, tone: str, feedback: Path, endpoint: Endpoint
-) -> None:
-    works = endpoint.answer
-    endpoint.answer = lambda body: (
-        "no JSON at all"
-        if '"changes"' in json.dumps(body)
-        else {"rationale": "Fine.", "value": True}
-    )
-    half = memalign("align", tone, feedback, code=1)
-    assert "pending" in half.out.splitlines()[-1]
-    memalign("show", tone, says="Pending")
-    assert (
-        memalign("show", tone, "--ledger", "--json").json["ledger"]["counts"]["pending"]
-        == 3
-    )
-    endpoint.answer = works
-    rest = memalign("align", tone, "--json", code=0).json  # without a file
-    assert (rest["pending"], len(rest["guidelines"])) == ([], 2)
 
 
 def test_words_of_others_cannot_steer_the_terminal(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -93,30 +92,6 @@ def test_what_was_paid_and_of_no_use_is_counted(name: str) -> None:
         usage = judge_at(endpoint).align(rows(2)).usage
     assert usage.calls == len(endpoint.requests)
     assert usage.output_tokens > 0
-
-
-@pytest.mark.parametrize("name", FAULTS)
-def test_a_failed_judgment_stops_no_other(name: str, tmp_path: Path) -> None:
-    fault, _ = FAULTS[name]
-    items = [
-        {"id": f"i-{n}", "inputs": "q", "outputs": f"answer {n}"} for n in range(4)
-    ]
-    out = tmp_path / "judged.jsonl"
-    with Endpoint(
-        lambda body: fault if "answer 1" in user_of(body) else answer(body)
-    ) as endpoint:
-        judge = judge_at(endpoint)
-        judgments = judge.judge_many(items, out=out)
-        assert [judgment.value for judgment in judgments] == [True, None, True, True]
-        assert judgments[1].error
-        assert "gpt-4.1-mini" in judgments[1].error
-        endpoint.answer = answer
-        asked = len(endpoint.requests)
-        again = judge.judge_many(items, out=out)
-        assert [judgment.value for judgment in again] == [True] * 4
-        assert len(endpoint.requests) - asked == 1, (
-            "only the failed one is judged again"
-        )
 
 
 EVERY_WAY: list[Fault] = [
