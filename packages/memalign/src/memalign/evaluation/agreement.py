@@ -170,17 +170,20 @@ class Evaluation:
     def _repr_html_(self) -> str:
         """Show what the figures say as lines, and the figures of each judge as a table."""
         lines = self.sentences()
+        head = ["", "this judge"]
         if self.comparison is not None:
-            lines += ["", *str(self.comparison).splitlines()]
+            lines.append("")
+            lines += str(self.comparison).splitlines()
+        if self.base is not None:
+            head.insert(1, "the other judge")
         names = [name.replace("_", " ") for name in self.metrics]
         columns = [["cases with a verdict", *names, "model"]]
         for side in reversed(self.sides):
             figures = [str(figure) for figure in side.metrics.values()]
-            columns.append([str(side.n), *figures, side.model_text])
-        head = ["", "the other judge", "this judge"]
-        if self.base is None:
-            head.remove("the other judge")
-        return html_view(lines, head, zip(*columns, strict=True))
+            column = [str(side.n), *figures, side.model_text]
+            columns.append(column)
+        rows = zip(*columns, strict=True)
+        return html_view(lines, head, rows)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the figures and cases as plain JSON values."""
@@ -188,12 +191,15 @@ class Evaluation:
         plain: dict[str, Any] = msgspec.to_builtins(figures)
         del plain["judgments"]
         del plain["rows"]
-        plain["disagreements"] = [case.id for case in self.disagreements]
-        plain["thresholds"] = msgspec.to_builtins(self.thresholds)
-        plain["sentences"] = self.sentences()
         if self.base is not None:
             plain["base"] = self.base.to_dict()
-        return plain
+        thresholds = msgspec.to_builtins(self.thresholds)
+        wrong = [case.id for case in self.disagreements]
+        return plain | {
+            "disagreements": wrong,
+            "thresholds": thresholds,
+            "sentences": self.sentences(),
+        }
 
 
 def measure(value_type: ValueType, cases: Cases) -> dict[str, Estimate]:
@@ -210,8 +216,9 @@ def measure(value_type: ValueType, cases: Cases) -> dict[str, Estimate]:
         said = verdicts(scored)
         truth = labels(scored)
         groups = clusters(scored)
+        value = statistic(said, truth)
         interval = partial(agreement_interval, statistic, said, truth, groups)
-        figures[name] = estimate(statistic(said, truth), groups, interval)
+        figures[name] = estimate(value, groups, interval)
     return figures
 
 
@@ -297,7 +304,8 @@ def _scored_cases(
 
 def _confusion(listed: Sequence[Value], cases: Cases) -> tuple[tuple[int, ...], ...]:
     """Count how labels (the rows) and verdicts (the columns) meet, in the order of `listed`."""
-    counts = Counter(zip(labels(cases), verdicts(cases), strict=True))
+    pairs = zip(labels(cases), verdicts(cases), strict=True)
+    counts = Counter(pairs)
     rows = []
     for label in listed:
         row = [counts[label, verdict] for verdict in listed]

@@ -46,13 +46,15 @@ def annotations_by_case(
     annotations: dict[str, list[Feedback]] = {}
     first: dict[str, str] = {}  # the case of every id and of every content
     for row in rows:
-        content = known.get(row.id, row.id)
+        name = row.id
+        content = known.get(name, name)
         if row.example is not None:
             content = row.example.content_hash
-        case = first.get(row.id) or first.get(content, row.id)
-        first[row.id] = case
+        case = first.get(name) or first.get(content, name)
+        first[name] = case
         first[content] = case
-        annotations.setdefault(case, []).append(row)
+        given = annotations.setdefault(case, [])
+        given.append(row)
     return annotations
 
 
@@ -62,7 +64,8 @@ def labels_by_source(annotations: Sequence[Feedback]) -> dict[str, Value]:
     given = {}
     for row in annotations:
         if row.value is not None:
-            given[person[row.source]] = row.value
+            name = person[row.source]
+            given[name] = row.value
     return given
 
 
@@ -96,11 +99,12 @@ def same_value(value: Value, label: Value, tolerance: float = 0.0) -> bool:
     White space around free text does not count, and of floats a difference up to
     `ValueType.tolerance`.
     """
-    if isinstance(value, str) and isinstance(label, str):
-        return value.strip() == label.strip()
-    if isinstance(value, str) or isinstance(label, str):
+    texts = [isinstance(each, str) for each in (value, label)]
+    if all(texts):
+        return str(value).strip() == str(label).strip()
+    if any(texts):
         return False
-    return value == label or abs(value - label) <= tolerance
+    return value == label or abs(float(value) - float(label)) <= tolerance
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -246,6 +246,8 @@ def _missing(figure: Estimate, threshold: float, n: int) -> int | None:
     apart = figure.value - threshold
     if apart == 0:
         return None
-    half = max(figure.high - figure.value, figure.value - figure.low)
-    needed = math.ceil(n * (half / apart) ** 2)
+    over = figure.high - figure.value
+    under = figure.value - figure.low
+    times = max(over, under) / apart
+    needed = math.ceil(n * times**2)
     return max(needed - n, 1)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from memalign import aio
 from memalign.errors import InputError
 from memalign.evaluation.agreement import Evaluation, Judgments, evaluation_of
-from memalign.evaluation.comparison import Comparison, compare
+from memalign.evaluation.comparison import compare
 from memalign.evaluation.judged import fitting, judged_rows, kept_judgments
 from memalign.evaluation.labelled import LabelledCases, need_judge
 from memalign.evaluation.promise import check_promise, promise_of
@@ -109,9 +109,7 @@ async def aevaluate(
         worth["usage"] = evaluation.usage + again[1]
     if against is not None:
         known = kept_judgments(against, files, run.examples)
-        base = await run.side(against, known)
-        worth["base"] = base
-        worth["comparison"] = _compared(base, evaluation)
+        worth |= await run.beside(evaluation, against, known)
     return replace(evaluation, **worth)
 
 
@@ -132,11 +130,6 @@ def _check(
         )
     if promise is not None:
         check_promise(promise)
-
-
-def _compared(base: Evaluation, evaluation: Evaluation) -> Comparison | None:
-    """Compare two judges; None if one of them gave no verdict."""
-    return compare(base, evaluation) if base.n and evaluation.n else None
 
 
 def _known(
@@ -179,8 +172,18 @@ class _Run:
         judgments = dict(known)
         usage = Usage()
         missing = [example for example in self.examples if example.id not in known]
-        made = await self.ask(judge, missing, out) if missing else []
-        for example, judgment in zip(missing, made, strict=True):
-            judgments[example.id] = judgment
-            usage += judgment.usage
+        if missing:
+            made = await self.ask(judge, missing, out)
+            for example, judgment in zip(missing, made, strict=True):
+                judgments[example.id] = judgment
+                usage += judgment.usage
         return evaluation_of(judge, self.cases, judgments, usage)
+
+    async def beside(
+        self, evaluation: Evaluation, judge: Judge, known: Judgments
+    ) -> dict[str, Any]:
+        """Measure the judge to compare with, and compare if both gave a verdict."""
+        base = await self.side(judge, known)
+        if not base.n or not evaluation.n:
+            return {"base": base}
+        return {"base": base, "comparison": compare(base, evaluation)}

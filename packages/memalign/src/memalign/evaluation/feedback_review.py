@@ -144,12 +144,14 @@ def _sort(
     """Part the rows that a judge can learn from, and say of the others why it cannot."""
     if judge is None:
         return list(file.rows), []
+    task = task_of(judge)
     rows = []
     misfits = []
     for row, line in zip(file.rows, file.lines, strict=True):
-        reason = task_of(judge).misfit(judge.memory, row)
+        reason = task.misfit(judge.memory, row)
         if reason:
-            misfits.append(RowError(line=line, id=row.id, reason=reason))
+            error = RowError(line=line, id=row.id, reason=reason)
+            misfits.append(error)
         else:
             rows.append(row)
     return rows, misfits
@@ -186,7 +188,10 @@ def _conflicts(
     """Return the cases that have labels of different meaning."""
     found = []
     for case in cases:
-        values = {str(row.key): row.value for row in case if row.value is not None}
+        values = {}
+        for row in case:
+            if row.value is not None:
+                values[str(row.key)] = row.value
         if _differ(values.values(), value_type):
             label = policy_label(case, authority)
             conflict = ConflictingLabels(_ids(case), values, label)

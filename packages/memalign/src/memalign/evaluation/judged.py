@@ -146,8 +146,12 @@ def judged_rows(
 
 def column_of(example: Example | None, name: str) -> str | None:
     """Return a further column of a case in words; None where it has none."""
-    value = None if example is None else example.meta.get(name)
-    return str("" if value is None else value).strip() or None
+    if example is None:
+        return None
+    value = example.meta.get(name)
+    if value is None:
+        return None
+    return str(value).strip() or None
 
 
 def _made_by(judge: Judge, path: str | Path) -> bool:
@@ -158,8 +162,9 @@ def _made_by(judge: Judge, path: str | Path) -> bool:
 
 def _made_by_another(judge: Judge, path: str | Path) -> InputError:
     name, _, hashes = signature_of(judge).rpartition("@")
-    written = read_judgments(path).judge.rpartition("@")[2]
-    changed = difference(f"{name}@{written}", f"{name}@{hashes}")
+    written = read_judgments(path).judge
+    _, _, others = written.rpartition("@")
+    changed = difference(f"{name}@{others}", f"{name}@{hashes}")
     reason = f" (what differs: {changed})" if changed else ""
     return InputError(
         f"{path} was judged by another judge, or by {judge.name} with another model, "

@@ -138,11 +138,15 @@ next_cases = aio.blocking(anext_cases)
 
 def _fresh(judge: Judge, examples: Sequence[Example]) -> list[Example]:
     """Return one example of each content that is not in memory."""
-    first: dict[str, Example] = {}
+    known = judge.memory.duplicates
+    seen = set()
+    fresh = []
     for example in examples:
-        first.setdefault(example.content_hash, example)
-    duplicates = judge.memory.duplicates
-    return [example for example in first.values() if not duplicates(example)]
+        content = example.content_hash
+        if content not in seen and not known(example):
+            fresh.append(example)
+        seen.add(content)
+    return fresh
 
 
 def _of_this_memory(
@@ -200,8 +204,12 @@ class Usefulness:
         known = await self._remembered()
         degrees = []
         for (_, judgment), vector in zip(rated, vectors, strict=True):
-            nearest = float((known @ vector).max()) if len(known) else None
-            degrees.append(_degrees(judgment, nearest))
+            nearest = None
+            if len(known):
+                likeness = known @ vector
+                nearest = float(likeness.max())
+            reasons = _degrees(judgment, nearest)
+            degrees.append(reasons)
         return degrees
 
     async def _remembered(self) -> Vectors:
@@ -228,8 +236,11 @@ def _scores(rated: Rated, degrees: Sequence[Degrees]) -> list[float]:
 
 def _reason(degrees: Degrees) -> str:
     """Name the reasons that stand out, the strongest first."""
+    named = []
     strongest = sorted(degrees, key=lambda words: -degrees[words])
-    named = [words for words in strongest if degrees[words] >= STANDS_OUT]
+    for words in strongest:
+        if degrees[words] >= STANDS_OUT:
+            named.append(words)
     return "; ".join(named) or "nothing unusual about it"
 
 

@@ -179,9 +179,11 @@ def _proven(cases: Cases, least: float) -> bool:
         return False
     right = outcomes(cases)
     effect, _ = design_effect(right, groups)
-    wrong = math.ceil(right.count(False) / effect - _ROUNDING)
-    n = math.floor(len(right) / effect + _ROUNDING)
-    return binomial_tail(wrong, n, 1 - least) <= _ALPHA
+    wrong = right.count(False) / effect
+    n = len(right) / effect
+    most = math.ceil(wrong - _ROUNDING)
+    whole = math.floor(n + _ROUNDING)
+    return binomial_tail(most, whole, 1 - least) <= _ALPHA
 
 
 def _unproven(steps: Sequence[Passing], least: float, fewest: int) -> Promise:
@@ -196,9 +198,12 @@ def _unproven(steps: Sequence[Passing], least: float, fewest: int) -> Promise:
     elif agreed <= least:
         advice = ", which does not tell yet: label more"
     else:
-        needed = _Z_SQUARED * least * (1 - least) / (agreed - least) ** 2
+        apart = agreed - least
+        variance = least * (1 - least)
+        needed = _Z_SQUARED * variance / apart**2
         needed = max(needed, _FIRST_TEST * fewest)
-        missing = max(1, math.ceil((needed - best.n) / best.share))
+        more = (needed - best.n) / best.share
+        missing = max(1, math.ceil(more))
         advice = f"; about {missing:,} more labels would prove it"
     why = (
         f"at a confidence of {best.at:g} or more people agree in {agreed:.1%} of "

@@ -161,16 +161,19 @@ def _agreement(judge: Judge, evaluation: Evaluation, against: str) -> Section:
         rows.append([against, *evaluation.base.metrics.values()])
     by_person = _cases_by_person(evaluation)
     if len(by_person) > 1:
-        for person, cases in sorted(by_person.items()):
-            figures = measure(kind, cases)
+        for person in sorted(by_person):
+            figures = measure(kind, by_person[person])
             rows.append([f"with {person} alone", *figures.values()])
     annotations = annotations_by_case(evaluation.rows)
     shared = labels_of_several(annotations.values())
     same = _agreement_of_pairs(shared, kind)
     if shared:
-        others = [""] * (len(metrics) - 1)
-        rows.append(["people with each other", same, *others])
-    names = [name.replace("ccc", "CCC").replace("_", " ") for name in metrics]
+        empty = [""] * (len(metrics) - 1)
+        rows.append(["people with each other", same, *empty])
+    head = [""]
+    for name in metrics:
+        words = name.replace("ccc", "CCC")
+        head.append(words.replace("_", " "))
     lines = say(
         "beside",
         one=evaluation,
@@ -179,7 +182,7 @@ def _agreement(judge: Judge, evaluation: Evaluation, against: str) -> Section:
         shared=len(shared),
         alpha=agreement_of_people(shared, kind),
     )
-    return Section("How often it agrees with people", lines, ["", *names], rows)
+    return Section("How often it agrees with people", lines, head, rows)
 
 
 def _cases_by_person(evaluation: Evaluation) -> dict[str, list[ScoredCase]]:
@@ -190,8 +193,10 @@ def _cases_by_person(evaluation: Evaluation) -> dict[str, list[ScoredCase]]:
     for case in evaluation.cases:
         given = labels_by_source(annotations[case.id])
         for source, label in given.items():
-            cases = found.setdefault(spelled[source], [])
-            cases.append(replace(case, label=label))
+            own = replace(case, label=label)
+            person = spelled[source]
+            cases = found.setdefault(person, [])
+            cases.append(own)
     return found
 
 
@@ -200,9 +205,11 @@ def _agreement_of_pairs(shared: Sequence[Sequence[Value]], kind: ValueType) -> E
     same: list[bool] = []
     groups: list[str] = []
     for number, labels in enumerate(shared):
+        group = str(number)
         for one, other in combinations(labels, 2):
-            same.append(kind.agree(one, other))
-            groups.append(str(number))
+            agree = kind.agree(one, other)
+            same.append(agree)
+            groups.append(group)
     return estimate_mean(same, groups, share_interval)
 
 
@@ -213,19 +220,22 @@ def _where_it_errs(
     names = [value_text(label) for label in evaluation.labels]
     rows = []
     for name, counts in zip(names, evaluation.confusion, strict=True):
-        rows.append([name, *map(str, counts)])
+        row = [str(count) for count in counts]
+        rows.append([name, *row])
     kinds: dict[str, list[ReportedCase]] = {}
     for wrong in evaluation.disagreements:
         case = cases[wrong.id]
         title = "The largest differences"
         if rows:
             title = f"People say {case.label}, the judge says {case.value}"
-        kinds.setdefault(title, []).append(case)
+        alike = kinds.setdefault(title, [])
+        alike.append(case)
     commonest = sorted(kinds, key=lambda title: -len(kinds[title]))
     errors = []
     for title in commonest[:_ERRORS]:
         alike = kinds[title]
-        errors.append((f"{title}: {len(alike)}", alike[:_EXAMPLES]))
+        error = (f"{title}: {len(alike)}", alike[:_EXAMPLES])
+        errors.append(error)
     return Section(
         "Where it errs",
         lines=say("errors", kinds=len(kinds), listed=_ERRORS),

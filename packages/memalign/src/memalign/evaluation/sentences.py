@@ -79,7 +79,7 @@ def passing_rows(evaluation: Evaluation) -> list[list[str | Estimate]]:
     """Return the rows of the table of what may pass without a person; the agreement is a figure."""
     rows: list[list[str | Estimate]] = []
     for step in evaluation.thresholds:
-        row = [
+        row: list[str | Estimate] = [
             step.label or "any",
             f"{step.at:g}",
             percent(step.share),
@@ -153,9 +153,9 @@ def lean(cases: Cases) -> Lean | None:
     Args:
         cases: Cases with a verdict.
     """
-    said = verdicts(cases)
-    meant = labels(cases)
-    more = Counter(said)
+    said = Counter(verdicts(cases))
+    meant: Counter[Value | None] = Counter(labels(cases))
+    more = said.copy()
     more.subtract(meant)
     label, _ = more.most_common(1)[0]
     changes = []
@@ -165,7 +165,7 @@ def lean(cases: Cases) -> Lean | None:
     mean = estimate_mean(changes, clusters(cases), paired_interval)
     if mean.low is None or mean.low <= 0:
         return None
-    return Lean(label, said=said.count(label), meant=meant.count(label))
+    return Lean(label, said=said[label], meant=meant[label])
 
 
 def mean_error(cases: Cases) -> Estimate:

@@ -248,8 +248,9 @@ def _not_at_random(
         labelled.std() / math.sqrt(len(labelled)),
         rest.std() / math.sqrt(len(rest)),
     )
-    spread = np.append(labelled, rest).std()
-    if abs(here - there) <= max(3 * error, spread / 5):
+    together = np.append(labelled, rest)
+    chance = max(3 * error, together.std() / 5)
+    if abs(here - there) <= chance:
         return []
     return [
         f"by the judge's verdicts, {name} is {here:.2f} of labelled and {there:.2f} "
@@ -382,12 +383,13 @@ def _wilson(share: Floats, n: Floats, t: float) -> Floats:
     They are combined as Zou and Donner (2008) combine intervals of shares.
     """
     added = t * t
-    total = n + added
-    middle = n * share + added / 2
-    variance = n * share * (1 - share)
+    yes = n * share
+    middle = yes + added / 2
+    variance = yes * (1 - share)
     half = t * np.sqrt(variance + added / 4)
     low = middle - half
     high = middle + half
+    total = n + added
     return np.stack([low, high]) / total
 
 
