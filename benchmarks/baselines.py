@@ -44,17 +44,19 @@ def ruled(taught: Sequence[Feedback], value_type: ValueType) -> Ruled | None:
     fields: dict[str, None] = {}
     for row in taught:
         fields |= dict.fromkeys(row.content)
-    tests = mined(_remembered(taught), value_type, tuple(fields))
+    memory = _remembered(taught)
+    tests = mined(memory, value_type, tuple(fields))
     if not tests:
         return None
     others = [label for label in value_type.labels if label != tests[0].value]
+    otherwise = others[0] if len(others) == 1 else None
 
     def verdict(example: Example) -> Value | None:
         reading = Reading(example.content)
         for test in tests:
             if holds(test, reading) == test.holds:
                 return test.value
-        return others[0] if len(others) == 1 else None
+        return otherwise
 
     return verdict
 
@@ -66,7 +68,8 @@ def _remembered(rows: Iterable[Feedback]) -> Memory:
     for row in rows:
         if row.example is not None:
             examples.setdefault(row.id, row.example)
-            annotations.setdefault(row.id, []).append(Annotation.of(row))
+            given = annotations.setdefault(row.id, [])
+            given.append(Annotation.of(row))
     known = sorted(examples.values(), key=lambda example: example.id)
     cases = []
     for example, vector in zip(known, vectors(known), strict=True):
@@ -99,8 +102,10 @@ def _classified(model: Any, features: Callable[[Sequence[Example]], Any]) -> Bas
         examples, labels = zip(*taught, strict=True)
         if len(set(labels)) == 1:
             return majority(taught, cases)
-        model.fit(features(examples), labels)
-        verdicts: list[Value] = model.predict(features(cases)).tolist()
+        seen = features(examples)
+        model.fit(seen, labels)
+        unseen = features(cases)
+        verdicts: list[Value] = model.predict(unseen).tolist()
         return verdicts
 
     return judged
@@ -134,18 +139,24 @@ def _one_side(field: Any, side: str) -> Any:
     if not isinstance(field, dict) or not field.keys() >= set(SIDES):
         return field
     beside = {key: value for key, value in field.items() if key not in SIDES}
-    return {SIDES[0]: field[side], **beside} if beside else field[side]
+    if not beside:
+        return field[side]
+    first, _ = SIDES
+    return {first: field[side], **beside}
 
 
 def _of_text(content: Mapping[str, Any]) -> Any:
     """Return the length of the outputs, and the shares of their words that other fields have."""
-    length = sum(map(len, words_of("outputs", content["outputs"])))
-    words = _words(content["outputs"])
-    shares = []
+    outputs = content["outputs"]
+    texts = words_of("outputs", outputs)
+    length = sum(map(len, texts))
+    words = _words(outputs)
+    most = max(len(words), 1)
+    features = [math.log1p(length)]
     for name in ("expectations", "inputs"):
         common = words & _words(content.get(name))
-        shares.append(len(common) / max(len(words), 1))
-    return np.array([math.log1p(length), *shares])
+        features.append(len(common) / most)
+    return np.array(features)
 
 
 def _words(content: Any) -> set[str]:
@@ -155,8 +166,10 @@ def _words(content: Any) -> set[str]:
 
 def _counted(case: Example) -> list[str]:
     """Return the words of an item, each with its field."""
-    words = [f"inputs:{word}" for word in _words(case.inputs)]
-    words += [f"outputs:{word}" for word in _words(case.outputs)]
+    words = []
+    for name in ("inputs", "outputs"):
+        for word in _words(getattr(case, name)):
+            words.append(f"{name}:{word}")
     return words
 
 

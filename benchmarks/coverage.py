@@ -75,28 +75,15 @@ class World:
     naive: bool
 
     @property
-    def low(self) -> float:
-        """Return the lower end of the interval."""
-        return 0.0 if self.estimate is None else self.estimate.low or 0.0
-
-    @property
-    def high(self) -> float:
-        """Return the upper end of the interval."""
-        return 1.0 if self.estimate is None else self.estimate.high or 0.0
-
-    @property
     def covered(self) -> bool:
-        """Return whether the interval holds the truth."""
-        return self.low <= self.share <= self.high
+        """Return whether the interval holds the truth, where there is one."""
+        return self.estimate is not None and holds(self.estimate, self.share)
 
     @property
     def title(self) -> str:
         """Return the world's row by number of labels."""
-        return (
-            f"{self.labels} labels, in groups"
-            if self.grouped
-            else f"{self.labels} labels"
-        )
+        where = ", in groups" if self.grouped else ""
+        return f"{self.labels} labels{where}"
 
 
 def uniform(rng: np.random.Generator, count: int, grouped: bool) -> Floats:
@@ -105,8 +92,10 @@ def uniform(rng: np.random.Generator, count: int, grouped: bool) -> Floats:
     if not grouped:
         return own
     groups = math.ceil(count / GROUP)
-    common = np.repeat(rng.random(groups), GROUP)[:count]
-    return np.where(rng.random(count) < math.sqrt(TOGETHER), common, own)
+    theirs = rng.random(groups)
+    common = np.repeat(theirs, GROUP)[:count]
+    shared = rng.random(count) < math.sqrt(TOGETHER)
+    return np.where(shared, common, own)
 
 
 def drawn(
@@ -141,14 +130,14 @@ def world(rng: np.random.Generator) -> World:
     _, unlabelled = drawn(rng, many, share, right, grouped)
     labels = people.tolist()
     verdicts = judge.tolist()
-    others = unlabelled.tolist()
     groups = named(n) if grouped else None
-    other_groups = named(many, n) if grouped else None
     why = refusal(labels, verdicts, groups)
     estimate = None
     if not why:
+        others = unlabelled.tolist()
+        other_groups = named(many, n) if grouped else None
         estimate = corrected_share(labels, verdicts, others, groups, other_groups)
-    own = sum(others) / many
+    own = float(unlabelled.mean())
     error = math.sqrt(own * (1 - own) / many)
     return World(
         labels=n,
@@ -173,36 +162,46 @@ def where_given(cell: Sequence[World]) -> list[World]:
 
 def held(given: Sequence[World]) -> float:
     """Return the share of worlds whose interval holds the truth."""
-    return sum(each.covered for each in given) / max(len(given), 1)
+    covered = [each.covered for each in given]
+    return float(np.mean(covered))
 
 
 def row(name: str, cell: Sequence[World]) -> list[str]:
-    """Return a row of the table of shares."""
+    """Return a row of the table of shares; a hyphen where every correction was refused."""
     given = where_given(cell)
-    widths = [each.high - each.low for each in given]
-    width = float(np.median(widths)) if widths else 0.0
-    naive = sum(each.naive for each in cell) / len(cell)
+    widths = [width(each.estimate) for each in given]
+    naive = np.mean([each.naive for each in cell])
     refused = 1 - len(given) / len(cell)
     return [
         name,
         f"{len(cell):,}",
         f"{refused:.0%}",
-        f"{held(given):.1%}",
-        f"{width:.2f}",
+        f"{held(given):.1%}" if given else "-",
+        f"{np.median(widths):.2f}" if given else "-",
         f"{naive:.0%}",
     ]
 
 
+def holds(figure: Estimate, truth: float) -> bool:
+    """Return whether the interval of a figure holds the truth."""
+    if figure.low is None or figure.high is None:
+        return True
+    return bool(figure.low <= truth <= figure.high)
+
+
+def width(figure: Estimate | None) -> float:
+    """Return how wide the interval of a figure is."""
+    if figure is None or figure.low is None or figure.high is None:
+        return 1.0
+    return figure.high - figure.low
+
+
 def shares_table(made: Sequence[World]) -> str:
     """Return how often the interval of a corrected share holds the truth, by what was drawn."""
-    keys: list[Callable[[World], str]] = [
-        lambda each: each.title,
-        lambda each: f"true share {each.share}",
-        lambda each: f"judge right {each.right}",
-    ]
     cells = {"all": list(made)}
-    for key in keys:
-        cells |= by(key, made)
+    cells |= by(lambda each: each.title, made)
+    cells |= by(lambda each: f"true share {each.share}", made)
+    cells |= by(lambda each: f"judge right {each.right}", made)
     lines = [row(title, cell) for title, cell in cells.items()]
     cells |= by(lambda each: f"labels and share {(each.labels, each.share)}", made)
     covered = {}
@@ -217,7 +216,8 @@ def shares_table(made: Sequence[World]) -> str:
         "\nrefused:",
     ]
     reasons = Counter(each.why for each in made if each.why)
-    parts += [f"- {times:,}: {why}" for why, times in reasons.most_common()]
+    for why, times in reasons.most_common():
+        parts.append(f"- {times:,}: {why}")
     return "\n".join(parts)
 
 
@@ -233,8 +233,7 @@ def by(key: Callable[[World], str], made: Sequence[World]) -> dict[str, list[Wor
 def means(count: int, seed: int) -> list[str]:
     """Return how often the interval of a corrected mean score from 1 to 5 holds the truth."""
     rng = np.random.default_rng(seed)
-    kept = 0
-    given = 0
+    found = []
     for _ in range(count):
         n = int(rng.choice(LABELS))
         many = int(rng.choice(ROWS))
@@ -244,22 +243,21 @@ def means(count: int, seed: int) -> list[str]:
         every = scores(rng.normal(middle, 1.0, TRAFFIC))
         labels = rng.choice(every, n)
         rest = rng.choice(every, many)
+        errors = lean + rng.normal(0, noise, n)
+        verdicts = scores(labels + errors).tolist()
+        errors = lean + rng.normal(0, noise, many)
+        others = scores(rest + errors).tolist()
         people = labels.tolist()
-        verdicts = scores(labels + lean + rng.normal(0, noise, n)).tolist()
-        others = scores(rest + lean + rng.normal(0, noise, many)).tolist()
-        if refusal(people, verdicts):
-            continue
-        estimate = corrected_mean(people, verdicts, others)
-        low = estimate.low or 0
-        high = estimate.high or 0
-        given += 1
-        kept += low <= every.mean() <= high
-    refused = 1 - given / count
+        if not refusal(people, verdicts):
+            estimate = corrected_mean(people, verdicts, others)
+            truth = float(every.mean())
+            found.append(holds(estimate, truth))
+    refused = 1 - len(found) / count
     return [
         "mean scores from 1 to 5",
         f"{count:,}",
         f"{refused:.0%}",
-        f"{kept / given:.1%}",
+        f"{np.mean(found):.1%}",
     ]
 
 
@@ -284,8 +282,9 @@ def promises(count: int, seed: int) -> list[list[str]]:
     rng = np.random.default_rng(seed)
     lines = []
     for name, truth in TRUTHS.items():
-        lines.append(promise_row(name, truth, rng, count, grouped=False))
-        lines.append(promise_row(f"{name}, in groups", truth, rng, count, grouped=True))
+        for grouped in (False, True):
+            line = promise_row(name, truth, rng, count, grouped=grouped)
+            lines.append(line)
     return lines
 
 
@@ -294,24 +293,23 @@ def promise_row(
 ) -> list[str]:
     """Return a row of the table of promises."""
     traffic = confidences(rng, TRAFFIC)
-    kept = 0
     broken = 0
-    passed = 0.0
+    passed = []
     for _ in range(count):
         n = int(rng.choice(CASES))
         least = float(rng.choice(PROMISED))
-        found = promise_of(cases_of(truth, rng, n, least, grouped), least).kept
-        if found is None:
-            continue
-        passing = traffic[traffic >= found.at]
-        kept += 1
-        broken += float(truth(passing, least).mean()) < least
-        passed += len(passing) / len(traffic)
-    share = passed / max(kept, 1)
+        cases = cases_of(truth, rng, n, least, grouped)
+        kept = promise_of(cases, least).kept
+        if kept is not None:
+            passing = traffic[traffic >= kept.at]
+            agreement = truth(passing, least).mean()
+            broken += bool(agreement < least)
+            passed.append(len(passing) / len(traffic))
+    share = np.mean(passed or [0.0])
     return [
-        name,
+        f"{name}, in groups" if grouped else name,
         f"{count:,}",
-        f"{kept / count:.0%}",
+        f"{len(passed) / count:.0%}",
         f"{share:.0%}",
         f"{broken / count:.1%}",
     ]

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterable
 from pathlib import Path
+
+from shared import Line, read_lines, write_lines
 
 from memalign.cli.demo import WITHDRAWN, evaluated, shown_again, story_on
 from memalign.cli.recording import RECORDING, prompt_key
@@ -32,7 +33,7 @@ class AskingModel:
         """Take the answers that there are, by the key of their prompt."""
         self.answers = answers
         self.used: dict[str, object] = {}
-        self.missing: dict[str, dict[str, object]] = {}
+        self.missing: dict[str, Line] = {}
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Return the answer that was given, or collect the prompt and raise ModelRejected."""
@@ -72,28 +73,22 @@ def main() -> int:
     parser.add_argument("folder", type=Path)
     folder = parser.parse_args().folder
     folder.mkdir(parents=True, exist_ok=True)
-    answers_file = folder / "answers.jsonl"
-    lines = (
-        answers_file.read_text("utf-8").splitlines() if answers_file.exists() else []
-    )
-    records = [json.loads(line) for line in lines if line.strip()]
-    model = AskingModel({record["key"]: record["answer"] for record in records})
+    answers: dict[str, object] = {}
+    for line in read_lines(folder / "answers.jsonl"):
+        answers[line["key"]] = line["answer"]
+    model = AskingModel(answers)
     ask_in_stages(model)
     prompts = folder / "prompts.jsonl"
     write_lines(prompts, model.missing.values())
     if model.missing:
         print(f"{len(model.missing)} prompts wait for an answer: {prompts}")
         return 1
-    recorded = [{"prompt": key, "answer": answer} for key, answer in model.used.items()]
+    recorded = []
+    for key, answer in model.used.items():
+        recorded.append({"prompt": key, "answer": answer})
     write_lines(Path(str(RECORDING)), recorded)
     print(f"{len(recorded)} answers are recorded: {RECORDING}")
     return 0
-
-
-def write_lines(path: Path, records: Iterable[object]) -> None:
-    """Write records as JSON lines."""
-    lines = [json.dumps(record, ensure_ascii=False) for record in records]
-    path.write_text("".join(f"{line}\n" for line in lines), "utf-8")
 
 
 if __name__ == "__main__":

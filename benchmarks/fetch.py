@@ -23,7 +23,7 @@ from urllib.parse import quote
 from urllib.request import urlretrieve
 from xml.etree import ElementTree
 
-from shared import Line, parser_of
+from shared import Line, parser_of, read_lines, write_lines
 
 Set = Iterator[tuple[str, Line]]
 """Rows of feedback, each behind the name of its task; the name is empty if the set is one task."""
@@ -119,7 +119,7 @@ def _text(element: ElementTree.Element, path: str) -> str:
 def shepherd(files: Sequence[Path]) -> Set:
     """Read answers with two scores, and the errors that annotators describe."""
     jobs = {"justified": "CLASSIFICATION_JOB", "relevant": "CLASSIFICATION_JOB_1"}
-    for line in _lines(files[0]):
+    for line in read_lines(files[0]):
         answers = line["latestLabel"]["jsonResponse"]
         item = line["metadata"]
         words = []
@@ -146,9 +146,9 @@ def financebench(files: Sequence[Path]) -> Set:
 
     A refusal is neither right nor wrong, and is left out.
     """
-    questions = {line["financebench_id"]: line for line in _lines(files[0])}
+    questions = {line["financebench_id"]: line for line in read_lines(files[0])}
     for path in files[1:]:
-        for line in _lines(path):
+        for line in read_lines(path):
             name = line["financebench_id"]
             question = questions[name]
             answer = str(line["model_answer"])
@@ -167,12 +167,6 @@ def financebench(files: Sequence[Path]) -> Set:
                 "group": name,
             }
             yield "", row
-
-
-def _lines(path: Path) -> Iterator[Line]:
-    for line in path.read_bytes().split(b"\n"):
-        if line:
-            yield json.loads(line)
 
 
 READERS = {
@@ -224,19 +218,17 @@ def made(name: str, source: Line, folder: Path, mirror: str | None) -> dict[str,
         files.append(target)
     tasks: dict[str, dict[str, Line]] = {}
     for task, row in READERS[name](files):
-        key = f"{row['id']}@{row['source']}"
         rows = tasks.setdefault(task, {})
+        key = f"{row['id']}@{row['source']}"
         rows.setdefault(key, row)
     facts = {}
     for task, rows in tasks.items():
         title = f"{name}_{task}" if task else name
         path = folder / f"{title}.jsonl"
-        with path.open("w", encoding="utf-8") as out:
-            for row in rows.values():
-                line = json.dumps(row, ensure_ascii=False)
-                out.write(f"{line}\n")
+        write_lines(path, rows.values())
+        criterion = source["criteria"][task] if task else source["criterion"]
         facts[title] = {
-            "criterion": source["criteria"][task] if task else source["criterion"],
+            "criterion": criterion,
             "values": source["values"],
             "licence": source["licence"],
             "labels": source["labels"],

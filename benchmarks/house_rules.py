@@ -43,6 +43,8 @@ MOST = {"teaching": 20, "unseen": 60}
 """How many items of a policy there are; fewer are the first of them."""
 
 Part = Literal["teaching", "unseen"]
+Asked = tuple[str, bool]
+"""A pool, and the label of the item that asks for one of its entries."""
 Pool = list[Any] | dict[Literal["from", "to"], int]
 
 
@@ -62,12 +64,12 @@ def feedback(name: str, part: Part, n: int) -> list[ma.Feedback]:
     page = policy(name)
     rng = random.Random(f"{name}:{part}:0")
     cells = cells_in_turn(page["cells"], MOST[part])
-    items = items_by_cell(page, cells, pools_of(page, part), rng)
+    pools = pools_of(page, part)
+    items = items_by_cell(page, cells, pools, rng)
     rows = []
     for number, cell in enumerate(mixed(cells, rng), 1):
-        row = ma.Feedback(
-            id=f"{name}-{part[0]}{number:02d}", **items[cell["name"]].pop()
-        )
+        item = items[cell["name"]].pop()
+        row = ma.Feedback(id=f"{name}-{part[0]}{number:02d}", **item)
         rows.append(row)
     return rows[:n]
 
@@ -97,16 +99,19 @@ def cells_in_turn(cells: Sequence[Line], n: int) -> list[Line]:
 
 def by_label(cells: Sequence[Line]) -> tuple[list[Line], list[Line]]:
     """Part the cells in which the rule holds from those in which it is broken."""
-    parts: dict[bool, list[Line]] = {True: [], False: []}
+    holding: list[Line] = []
+    broken: list[Line] = []
     for cell in cells:
-        parts[cell["holds"]].append(cell)
-    return parts[True], parts[False]
+        side = holding if cell["holds"] else broken
+        side.append(cell)
+    return holding, broken
 
 
 def mixed(cells: Sequence[Line], rng: random.Random) -> Iterator[Line]:
     """Yield the cells of every four items in a random order, each two with both labels."""
     for start in range(0, len(cells), 4):
-        holding, broken = by_label(cells[start : start + 4])
+        four = cells[start : start + 4]
+        holding, broken = by_label(four)
         rng.shuffle(holding)
         rng.shuffle(broken)
         for pair in zip(holding, broken, strict=True):
@@ -121,14 +126,16 @@ def items_by_cell(
     Which entries an item needs is known only when its texts are filled. So all items are made
     twice: of samples, to count what each label asks for, and then of what was dealt to it.
     """
-    asked: Counter[tuple[str, bool]] = Counter()
+    asked: Counter[Asked] = Counter()
 
     def sampled(name: str, label: bool) -> Any:
         asked[name, label] += 1
-        return shuffled(pools[name], rng)[0]
+        entries = shuffled(pools[name], rng)
+        return entries[0]
 
     for cell in cells:
-        item_of(page, Slots(cell, sampled))
+        slots = Slots(cell, sampled)
+        item_of(page, slots)
     hands = dealt(pools, asked, rng)
 
     def from_hand(name: str, label: bool) -> Any:
@@ -136,14 +143,15 @@ def items_by_cell(
 
     items: dict[str, list[Line]] = {}
     for cell in cells:
-        item = item_of(page, Slots(cell, from_hand))
+        slots = Slots(cell, from_hand)
+        item = item_of(page, slots)
         items.setdefault(cell["name"], []).append(item)
     return items
 
 
 def dealt(
-    pools: Mapping[str, Pool], asked: Mapping[tuple[str, bool], int], rng: random.Random
-) -> dict[tuple[str, bool], list[Any]]:
+    pools: Mapping[str, Pool], asked: Mapping[Asked, int], rng: random.Random
+) -> dict[Asked, list[Any]]:
     """Deal each label as many entries of every pool as it asks for.
 
     Both labels get the same entries, each in an order of its own, and every entry once before any
@@ -151,13 +159,14 @@ def dealt(
     """
     hands = {}
     for name, pool in pools.items():
-        most = max(asked[name, True], asked[name, False])
+        counts = {label: asked[name, label] for label in (True, False)}
+        most = max(counts.values())
         entries: list[Any] = []
         while len(entries) < most:
             entries += shuffled(pool, rng)
-        for label in (True, False):
-            count = asked[name, label]
-            hands[name, label] = rng.sample(entries[:count], count)
+        for label, count in counts.items():
+            same = entries[:count]
+            hands[name, label] = rng.sample(same, count)
     return hands
 
 
@@ -196,21 +205,25 @@ def item_of(page: Line, slots: Slots) -> Line:
     topic = slots[page["topic"]]
     if not isinstance(topic, str):
         topic = next(iter(topic.values()))
-    item["value"] = slots.cell["holds"]
-    item["rationale"] = slots[comments_of(slots.cell)]
-    item["source"] = page["expert"]
-    item["meta"] = {"group": topic}
-    return item
+    comment = comments_of(slots.cell)
+    return item | {
+        "value": slots.cell["holds"],
+        "rationale": slots[comment],
+        "source": page["expert"],
+        "meta": {"group": topic},
+    }
 
 
 def run(name: str, settings: argparse.Namespace) -> None:
     """Align the policy's judge and judge the unseen items, as far as that is not done."""
     instructions = policy(name)["criterion"] + FIELDS
-    judge = judge_of(name, instructions, settings.model)
+    untaught = judge_of(name, instructions, settings.model)
     taught = feedback(name, "teaching", TAUGHT)
-    judge = aligned(judge, taught, settings.folder / "registry.db")
+    database = settings.folder / "registry.db"
+    judge = aligned(untaught, taught, database)
     unseen = feedback(name, "unseen", settings.unseen)
-    judge.judge_many(examples_of(unseen), out=settings.folder / f"{name}.jsonl")
+    out = settings.folder / f"{name}.jsonl"
+    judge.judge_many(examples_of(unseen), out=out)
 
 
 def examples_of(rows: Sequence[ma.Feedback]) -> list[ma.Example]:
@@ -224,15 +237,17 @@ def verdicts(name: str, settings: argparse.Namespace) -> Line:
     values = judged_values(settings.folder / f"{name}.jsonl")
     if values:
         cases = [row for row in cases if row.id in values]
-    items = examples_of(cases)
-    taught = feedback(name, "teaching", TAUGHT)
     page = policy(name)
-    kind = page["kind"] if page.get("literal", True) else f"{page['kind']}, no literal"
+    kind = page["kind"]
+    if not page.get("literal", True):
+        kind += ", no literal"
     groups = [f"{name} {case.meta['group']}" for case in cases]
     found: Line = {"policy": name, "kind": kind, "groups": groups}
     if values:
         given = [values[case.id] for case in cases]
         found["delivered"] = right(given, cases)
+    taught = feedback(name, "teaching", TAUGHT)
+    items = examples_of(cases)
     rules = ruled(taught, ValueType.of(bool))
     if rules is not None:
         found["mined alone"] = right(map(rules, items), cases)
@@ -244,7 +259,8 @@ def verdicts(name: str, settings: argparse.Namespace) -> Line:
 
 def right(values: Iterable[Any], cases: Sequence[ma.Feedback]) -> list[bool]:
     """Return whether each verdict is the label."""
-    return [value == case.value for value, case in zip(values, cases, strict=True)]
+    pairs = zip(values, cases, strict=True)
+    return [value == case.value for value, case in pairs]
 
 
 def line(name: str, kind: str, rows: Sequence[Line]) -> list[object]:
@@ -255,19 +271,18 @@ def line(name: str, kind: str, rows: Sequence[Line]) -> list[object]:
     n = sum(len(row["groups"]) for row in rows)
     cells: list[object] = [name, kind, n]
     for column in COLUMNS:
+        taken = [row for row in rows if column in row]
         verdicts: list[bool] = []
         groups: list[str] = []
-        taken = 0
-        for row in rows:
-            if column in row:
-                taken += 1
-                verdicts += row[column]
-                groups += row["groups"]
-        if not taken:
-            cells.append("-")
-            continue
-        of = f" of {taken}" if taken < len(rows) else ""
-        cells.append(f"{share(verdicts, groups):.2f}{of}")
+        for row in taken:
+            verdicts += row[column]
+            groups += row["groups"]
+        cell = "-"
+        if taken:
+            cell = f"{share(verdicts, groups):.2f}"
+        if 0 < len(taken) < len(rows):
+            cell += f" of {len(taken)}"
+        cells.append(cell)
     return cells
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import partial
 
 from shared import markdown
 
@@ -20,28 +21,31 @@ Claim = tuple[str, int, str]
 
 def lowest(share: float, n: int) -> float:
     """Return the lower end of the interval of an agreement."""
-    interval = wilson_interval(share * n, n)
-    return 0.0 if interval is None else interval[0]
+    low, _ = wilson_interval(share * n, n) or (0.0, 1.0)
+    return low
 
 
 def is_ahead(points: int, turned: int, n: int) -> bool:
     """Return whether a difference excludes 0 when so many verdicts in a hundred differ."""
-    fixed = (turned + points) / 200 * n
-    broken = turned / 100 * n - fixed
+    differing = turned / 100 * n
+    ahead = points / 100 * n
+    fixed = (differing + ahead) / 2
+    broken = differing - fixed
     low, _ = paired_share_interval(broken, fixed, n)
     return low > 0
 
 
 def half_of_corrected(share: float, right: float, n: int) -> float:
     """Return half the width of a corrected share, if the judge is right equally often of both."""
-    wrong = 1 - right
-    says = share * right + (1 - share) * wrong
-    says_not = 1 - says
-    inside = share * right / says
-    outside = share * wrong / says_not
-    variance = says * inside * (1 - inside)
-    variance += says_not * outside * (1 - outside)
-    t = student_t(0.95, max(n - 2, 1))
+    variance = 0.0
+    # Of the rows that the judge gives the label, and of those that it does not.
+    for chance in (right, 1 - right):
+        meant = share * chance
+        called = meant + (1 - share) * (1 - chance)
+        inside = meant / called
+        variance += called * inside * (1 - inside)
+    degrees = max(n - 2, 1)
+    t = student_t(0.95, degrees)
     return t * math.sqrt(variance / n)
 
 
@@ -63,13 +67,11 @@ def agreements() -> Iterator[Claim]:
 def differences() -> Iterator[Claim]:
     """Yield claims about two judges."""
     for points, turned in ((20, 30), (10, 20), (5, 15)):
-
-        def differs(n: int, points: int = points, turned: int = turned) -> bool:
-            return is_ahead(points, turned, n)
-
+        differs = partial(is_ahead, points, turned)
         ahead = f"one judge better than another by {points} points"
         claim = f"{ahead}, when {turned} % of verdicts differ"
-        yield claim, fewest(differs), "Bonett and Price's interval of paired cases"
+        method = "Bonett and Price's interval of paired cases"
+        yield claim, fewest(differs), method
 
 
 def traffic() -> Iterator[Claim]:

@@ -84,21 +84,28 @@ def drawn(
     while len(names) < count:
         pool = pools.pop()
         wanted = count - len(names)
-        chosen = rng.sample(pool, min(len(pool), most, wanted))
-        names.update(example.id for example in chosen)
-    taught = [row for row in cases.rows if row.id in names]
+        size = min(len(pool), most, wanted)
+        for example in rng.sample(pool, size):
+            names.add(example.id)
     unseen = []
     for pool in pools:
         unseen += pool
     rng.shuffle(unseen)
-    return Draw(judge, run, taught, unseen[: settings.unseen], cases.labels)
+    return Draw(
+        judge=judge,
+        run=run,
+        taught=[row for row in cases.rows if row.id in names],
+        unseen=unseen[: settings.unseen],
+        labels=cases.labels,
+    )
 
 
 def pools_of(examples: Sequence[ma.Example]) -> list[list[ma.Example]]:
     """Return the groups of cases, or each case alone if there are few groups."""
     groups: dict[str, list[ma.Example]] = {}
     for example in examples:
-        groups.setdefault(group_of(example), []).append(example)
+        name = group_of(example)
+        groups.setdefault(name, []).append(example)
     if len(groups) < MANY_GROUPS:
         return [[example] for example in examples]
     return list(groups.values())
@@ -118,27 +125,31 @@ def judge_all(draw: Draw, method: str, settings: argparse.Namespace) -> None:
     """Learn, and judge what the method's file lacks."""
     path = path_of(draw, method, settings)
     path.parent.mkdir(parents=True, exist_ok=True)
+    most = settings.max_cost
     judge = draw.judge
     if method == "memalign":
         judge = judge.replace(name=f"{judge.name} {draw.run}")
-        judge = aligned(
-            judge, draw.taught, settings.out / "judges.db", settings.max_cost
-        )
-    judge.judge_many(list(draw.unseen), out=path, max_cost=settings.max_cost)
+        judge = aligned(judge, draw.taught, settings.out / "judges.db", most)
+    judge.judge_many(list(draw.unseen), out=path, max_cost=most)
 
 
 def judged(draw: Draw, method: str, settings: argparse.Namespace) -> dict[str, Value]:
     """Return a method's verdicts by the id of the case, as far as it has any."""
-    if method not in JUDGES:
-        names = [case.id for case in draw.unseen]
-        return dict(zip(names, baseline(draw, method), strict=True))
-    return judged_values(path_of(draw, method, settings))
+    if method in JUDGES:
+        path = path_of(draw, method, settings)
+        return judged_values(path)
+    values = {}
+    for case, value in zip(draw.unseen, baseline(draw, method), strict=True):
+        values[case.id] = value
+    return values
 
 
 def baseline(draw: Draw, method: str) -> list[Value]:
     """Return the verdicts of a method that needs no model."""
     examples = {row.id: row.example for row in draw.taught if row.example is not None}
-    taught = [(example, draw.labels[name]) for name, example in examples.items()]
+    taught = []
+    for name, example in examples.items():
+        taught.append((example, draw.labels[name]))
     if method != "mined":
         return BASELINES[method](taught, draw.unseen)
     verdicts = majority(taught, draw.unseen)
@@ -159,25 +170,33 @@ def estimated(draw: Draw, method: str, max_cost: float | None) -> ma.Usage:
     if method == "memalign":
         optimizer = ma.MemAlign(max_cost=max_cost)
         calls = Calls(dry_run=learning)
-        judge = aio.run(optimizer.align(judge, draw.taught, calls=calls)).judge
-    judge.judge_many(draw.unseen, max_cost=Calls(dry_run=judging))
+        result = aio.run(optimizer.align(judge, draw.taught, calls=calls))
+        judge = result.judge
+    calls = Calls(dry_run=judging)
+    judge.judge_many(draw.unseen, max_cost=calls)
     return learning.usage + judging.usage
 
 
 def dry_table(draws: Sequence[Draw], settings: argparse.Namespace) -> str:
     """Return what the methods with a model would ask for, and all of them together."""
+    total = "all of these"
     usages = {}
     for method in JUDGES:
         if method in settings.methods:
             usages[method] = ma.Usage()
             for draw in draws:
                 usages[method] += estimated(draw, method, settings.max_cost)
-    usages["all of these"] = sum(usages.values(), ma.Usage())
+    usages[total] = sum(usages.values(), ma.Usage())
     lines = []
     for method, usage in usages.items():
-        counts = (usage.calls, usage.input_tokens, usage.output_tokens)
-        dollars = "unknown" if usage.cost is None else f"{usage.cost:.2f}"
-        lines.append([method, *map("{:,}".format, counts), dollars])
+        line = [
+            method,
+            f"{usage.calls:,}",
+            f"{usage.input_tokens:,}",
+            f"{usage.output_tokens:,}",
+            "unknown" if usage.cost is None else f"{usage.cost:.2f}",
+        ]
+        lines.append(line)
     return markdown(("method", "calls", "tokens in", "tokens out", "dollars"), lines)
 
 
@@ -201,21 +220,29 @@ def scored(draw: Draw, method: str, settings: argparse.Namespace) -> list[Scored
 def table(title: str, by_method: Mapping[str, Sequence[ScoredCase]]) -> str:
     """Return the methods' accuracy, and how each compares with those that are compared."""
     beside = [name for name in AGAINST if name in by_method]
+    titles = [title, "n", "accuracy"]
+    for name in beside:
+        titles.append(f"against {name}, points; fixed, broken")
     rows = []
     for method, cases in by_method.items():
         row = [method, f"{len(cases):,}", f"{accuracy(cases):.2f}"]
         for name in beside:
-            row.append("" if name == method else difference(by_method[name], cases))
+            cell = ""
+            if name != method:
+                cell = difference(by_method[name], cases)
+            row.append(cell)
         rows.append(row)
-    titles = [f"against {name}, points; fixed, broken" for name in beside]
-    return markdown([title, "n", "accuracy", *titles], rows)
+    return markdown(titles, rows)
 
 
 def difference(first: Sequence[ScoredCase], second: Sequence[ScoredCase]) -> str:
     """Return the library's paired comparison in points, then fixed and broken."""
     comparison = ma.compare(first, second)
-    points = f"{comparison.difference:+.0%}".replace("%", "")
-    return f"{points}; {len(comparison.fixed)}, {len(comparison.broken)}"
+    percent = f"{comparison.difference:+.0%}"
+    points = percent.replace("%", "")
+    fixed = len(comparison.fixed)
+    broken = len(comparison.broken)
+    return f"{points}; {fixed}, {broken}"
 
 
 def tables(
@@ -226,15 +253,18 @@ def tables(
     made = []
     for task, draws in groups.items():
         by_method = {}
-        for method in METHODS:
+        for method in settings.methods:
             cases: list[ScoredCase] = []
-            for draw in draws if method in settings.methods else ():
+            for draw in draws:
                 cases += scored(draw, method, settings)
             if cases:
                 by_method[method] = cases
-                every.setdefault(method, []).extend(cases)
+                together = every.setdefault(method, [])
+                together += cases
         made.append(table(task, by_method))
-    return [table("all tasks", every), *made] if len(groups) > 1 else made
+    if len(groups) > 1:
+        made.insert(0, table("all tasks", every))
+    return made
 
 
 def draws_of(name: str, facts: Line, settings: argparse.Namespace) -> list[Draw]:
@@ -246,17 +276,18 @@ def draws_of(name: str, facts: Line, settings: argparse.Namespace) -> list[Draw]
         settings: The options.
     """
     values = ValueType.of(facts["values"])
-    rows = read_feedback(settings.data / f"{name}.jsonl", value_type=values).rows
+    path = settings.data / f"{name}.jsonl"
+    rows = read_feedback(path, value_type=values).rows
     lines = [facts["criterion"], ""]
     for field in FIELDS:
         if any(row.content.get(field) is not None for row in rows):
             lines.append(f"{{{{ {field} }}}}")
-    instructions = "\n".join(lines)
-    more: dict[str, Any] = {"feedback_value_type": values.annotation}
-    judge = judge_of(name, instructions, settings.model, **more)
+    answers: dict[str, Any] = {"feedback_value_type": values.annotation}
+    judge = judge_of(name, "\n".join(lines), settings.model, **answers)
     draws = []
     for run in range(settings.runs):
-        draws.append(drawn(judge, rows, run, settings))
+        draw = drawn(judge, rows, run, settings)
+        draws.append(draw)
     return draws
 
 
@@ -292,7 +323,8 @@ def main() -> None:
     """Judge what is missing, and print the tables."""
     settings = options_of()
     settings.out = settings.out or settings.data / "judged"
-    tasks: dict[str, Line] = json.loads((settings.data / "tasks.json").read_bytes())
+    listed = settings.data / "tasks.json"
+    tasks: dict[str, Line] = json.loads(listed.read_bytes())
     names = settings.tasks or list(tasks)
     missing = sorted(set(names) - tasks.keys())
     if missing:

@@ -93,7 +93,8 @@ def own_time(runs: int) -> str:
     rows = []
     for name in every[0]:
         times = [1_000 * figures[name] for figures in every]
-        rows.append((name, f"{statistics.median(times):,.2f}", f"{min(times):,.2f}"))
+        middle = statistics.median(times)
+        rows.append((name, f"{middle:,.2f}", f"{min(times):,.2f}"))
     return markdown((f"{runs} runs", "milliseconds, median", "fastest"), rows)
 
 

@@ -193,11 +193,11 @@ def table(people: list[Seconds]) -> str:
             by_kind[kind] += times
     rows = []
     for kind in sorted(by_kind):
-        times = sorted(1000 * second for second in by_kind[kind])
-        slow = times[int(0.95 * len(times))]
-        rows.append(
-            (kind, len(times), f"{statistics.median(times):.0f}", f"{slow:.0f}")
-        )
+        times = sorted(by_kind[kind])
+        place = int(0.95 * len(times))
+        middle = 1000 * statistics.median(times)
+        slow = 1000 * times[place]
+        rows.append((kind, len(times), f"{middle:.0f}", f"{slow:.0f}"))
     return markdown((f"{len(people)} reviewers, milliseconds", "n", "p50", "p95"), rows)
 
 

@@ -11,18 +11,17 @@ called.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
-from shared import Line, markdown, parser_of
+from shared import Line, markdown, parser_of, read_lines
 
 from memalign.evaluation.traffic import corrected_mean, corrected_share, refusal
 from memalign.metrics import Estimate
 
 LEVELS = (1, 2, 3, 4)
-QUESTIONS = {"Q0": "overall", "Q1": "natural", "Q6": "concise"}
+QUESTIONS = {"Q0": "overall", "Q6": "concise"}
 LABELLED = {"real": 60, "synthetic": 100}
 DRAWS = 1_000
 TITLES = (
@@ -86,31 +85,29 @@ def row(
 def rows_of(lines: Sequence[Line]) -> Iterator[list[str]]:
     """Yield two rows for each question of each part: the mean, and the share that passes."""
     for part, labelled in LABELLED.items():
+        mine = [line for line in lines if line["part"] == part]
         for question, word in QUESTIONS.items():
-            people = []
+            levels = []
             chances = []
-            for line in lines:
-                if line["part"] != part:
-                    continue
+            for line in mine:
                 level = line["human"][question]
                 if level is not None:
-                    people.append(float(level))
+                    levels.append(float(level))
                     chances.append(line["answers"][question])
             title = f"{part}, {word}: mean of 1 to 4"
-            means = list(map(expected, chances))
-            yield row(title, people, means, labelled, corrected_mean)
+            said = list(map(expected, chances))
+            yield row(title, levels, said, labelled, corrected_mean)
             title = f"{part}, {word}: share of 3 or 4"
-            good = [float(level >= 3) for level in people]
-            passed = list(map(passing, chances))
-            yield row(title, good, passed, labelled, corrected_share)
+            good = [float(level >= 3) for level in levels]
+            said = list(map(passing, chances))
+            yield row(title, good, said, labelled, corrected_share)
 
 
 def main() -> None:
     """Print the table."""
     options = parser_of(__doc__)
     options.add_argument("file", type=Path, help="the recorded answers, JSON lines")
-    text = options.parse_args().file.read_text("utf-8")
-    lines = [json.loads(line) for line in text.splitlines()]
+    lines = read_lines(options.parse_args().file)
     print(markdown(TITLES, rows_of(lines)))
 
 

@@ -19,13 +19,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 from loopback import Loopback
-from shared import Line, judge_of, markdown, parser_of, share
+from shared import Line, judge_of, markdown, parser_of, read_lines, share, write_lines
 from simulated import INSTRUCTIONS, MODELS, Competence, cases, chat, decide
 from simulated import rows as feedback_rows
 
@@ -72,30 +72,38 @@ class Memalign:
 
     def __init__(self, rows: Sequence[Line], base_url: str, name: str) -> None:
         writer = f"openai:{MODEL}"
-        model = f"system-one:{MODEL}@{base_url}" if "decision" in name else writer
+        model = writer
+        if "decision" in name:
+            model = f"system-one:{MODEL}@{base_url}"
         self.rows = rows
         self.optimizer = ma.MemAlign(concurrency=THREADS)
         self.judge = judge_of("house", INSTRUCTIONS, model, writer)
         self.judge.align(rows[:2], optimizer=self.optimizer)
-        self.judge(inputs=rows[0]["inputs"], outputs=rows[0]["outputs"])
+        first = rows[0]
+        self.judge(inputs=first["inputs"], outputs=first["outputs"])
 
     def __call__(self, **request: Any) -> Line:
         """Do one thing: `align` a slice of rows, `withdraw` or `erase` a row, or judge `items`."""
         if "align" in request:
-            taught = self.rows[slice(*request["align"])]
+            first, end = request["align"]
+            taught = self.rows[first:end]
             return self._learned(self.judge.align(taught, optimizer=self.optimizer))
         if "withdraw" in request:
-            return self._learned(
-                self.judge.unalign(self.rows[request["withdraw"]]["id"])
-            )
+            row = self.rows[request["withdraw"]]
+            return self._learned(self.judge.unalign(row["id"]))
         if "erase" in request:
-            return self._erased(self.rows[request["erase"]]["id"])
-        items = request["items"]
+            row = self.rows[request["erase"]]
+            return self._erased(row["id"])
+        return {"values": self._judged(request["items"])}
+
+    def _judged(self, items: Sequence[Line]) -> list[Any]:
         if len(items) == 1:
-            return {"values": [self.judge(**items[0]).value]}
-        examples = [{"id": f"u-{number}", **item} for number, item in enumerate(items)]
+            return [self.judge(**items[0]).value]
+        examples = []
+        for number, item in enumerate(items):
+            examples.append({"id": f"u-{number}", **item})
         judgments = self.judge.judge_many(examples, concurrency=THREADS)
-        return {"values": [judgment.value for judgment in judgments]}
+        return [judgment.value for judgment in judgments]
 
     def _learned(self, result: ma.AlignResult) -> Line:
         pending = [row.reason for row in result.rows if row.state == "pending"]
@@ -190,71 +198,60 @@ def _environment(home: str, base_url: str) -> dict[str, str]:
 def steps_of(head: Line, items: Sequence[Line]) -> Iterator[tuple[str, Line]]:
     """Yield the steps of a method at a size, by name, each with what the method is asked."""
     size = head["size"]
-    judgment = {"items": items[:1]}
     changes: dict[str, Line] = {
         "one more": {"align": [size, size + 1]},
         "one withdrawn": {"withdraw": 3},
         "one erased": {"erase": 5},
     }
     yield "align", {"align": [0, size]}
-    yield "a judgment", judgment
+    yield "a judgment", {"items": items[:1]}
     yield "unseen", {"items": items}
     for step in POSSIBLE.get(head["method"], ()):
         yield step, changes[step]
-        yield "a judgment then", judgment
 
 
 def measured(method: Method, server: Loopback, head: Line) -> Iterator[Line]:
     """Yield a line for each step: the time it took, what the server counted, what was right."""
     unseen = cases(UNSEEN, COMPETENCE.seed, first=100_000)
-    labels = [case.label for case in unseen]
+    items = [case.fields for case in unseen]
     server.take()
-    for step, request in steps_of(head, [case.fields for case in unseen]):
+    for step, request in steps_of(head, items):
         started = time.perf_counter()
         answer = method(**request)
         seconds = time.perf_counter() - started
         values = answer.pop("values", [])
-        line = {**head, "step": step, **server.take(), "seconds": seconds, **answer}
+        counts = server.take()
+        line = {**head, "step": step, **counts, "seconds": seconds, **answer}
         if step == "unseen":
-            pairs = zip(values, labels, strict=True)
-            line["right"] = [value == label for value, label in pairs]
+            right = []
+            for value, case in zip(values, unseen, strict=True):
+                right.append(value == case.label)
+            line["right"] = right
         elif None in values:
             raise RuntimeError(f"{head}: {step}: no verdict")
         yield line
 
 
-def read(file: Path) -> list[Line]:
-    """Return the lines of a JSONL file; none if there is no file."""
-    if not file.exists():
-        return []
-    return [json.loads(line) for line in file.read_text("utf-8").splitlines()]
-
-
-def append(file: Path, lines: Iterable[Line]) -> None:
-    """Add lines to a JSONL file."""
-    with file.open("a", encoding="utf-8") as out:
-        for line in lines:
-            out.write(json.dumps(line) + "\n")
-
-
 def run(file: Path, python: Path | None, sizes: Sequence[int], latency: float) -> None:
     """Ask for what the file lacks: a method at a size is in it completely or not at all."""
-    done = {(line["size"], line["method"]) for line in read(file)}
+    done = [(line["size"], line["method"]) for line in read_lines(file)]
+    methods = OURS if python is None else METHODS
     MODELS[MODEL] = COMPETENCE
     with Loopback(chat, decide, latency=latency) as server:
-        os.environ["OPENAI_BASE_URL"] = server.base_url
+        address = server.base_url
+        os.environ["OPENAI_BASE_URL"] = address
         os.environ["OPENAI_API_KEY"] = "not-needed"
         for size in sizes:
             rows = feedback_rows(size + 1, COMPETENCE.seed)
-            for name in METHODS if python is not None else OURS:
+            for name in methods:
                 if (size, name) in done:
                     continue
                 head = {"size": size, "method": name, "latency": latency}
-                with started(name, rows, server.base_url, python) as method:
+                with started(name, rows, address, python) as method:
                     lines = list(measured(method, server, head))
-                append(file, lines)
-                seconds = f"{lines[0]['seconds']:.1f} s"
-                print(f"{size:,}, {name}: {seconds}", file=sys.stderr)
+                write_lines(file, lines, "a")
+                seconds = lines[0]["seconds"]
+                print(f"{size:,}, {name}: {seconds:.1f} s", file=sys.stderr)
 
 
 def started(
@@ -268,9 +265,10 @@ def started(
 
 def cost(line: Line) -> float:
     """Return the dollars of a step, at list price."""
-    total: float = sum(
-        line.get(kind, 0) * dollars / 1e6 for kind, dollars in DOLLARS.items()
-    )
+    total = 0.0
+    for kind, dollars in DOLLARS.items():
+        tokens = line.get(kind, 0)
+        total += tokens * dollars / 1e6
     return total
 
 
@@ -309,26 +307,29 @@ def draw(lines: Sequence[Line], path: Path) -> None:
 
     page = Figure(figsize=(8.3, 3.8), layout="constrained")
     seconds, dollars, right = page.subplots(1, 3)
-    curves: list[tuple[Any, str, Callable[[Line], float]]] = [
-        (seconds, "align", lambda line: line["seconds"]),
-        (dollars, "align", cost),
-        (right, "unseen", lambda line: statistics.fmean(line["right"])),
-    ]
-    for plot, step, value in curves:
-        for method in METHODS:
-            sizes = []
-            heights = []
-            for line in lines:
-                if line["step"] == step and line["method"] == method:
-                    sizes.append(line["size"])
-                    heights.append(value(line))
-            plot.plot(sizes, heights, marker="o", label=method)
+    draw_curves(seconds, lines, "align", lambda line: line["seconds"])
+    draw_curves(dollars, lines, "align", cost)
+    draw_curves(right, lines, "unseen", lambda line: statistics.fmean(line["right"]))
     seconds.set(title="Seconds to learn", xscale="log", yscale="log")
     dollars.set(title="Dollars to learn", xscale="log", yscale="log")
     right.set(title="Right of unseen cases", xscale="log", ylim=(0.5, 1))
     handles, names = seconds.get_legend_handles_labels()
     page.legend(handles, names, loc="outside lower center", ncols=3)
     page.savefig(path, format="svg")
+
+
+def draw_curves(
+    plot: Any, lines: Sequence[Line], step: str, value: Callable[[Line], float]
+) -> None:
+    """Draw a figure of a step for each method, over the number of examples."""
+    for method in METHODS:
+        sizes = []
+        heights = []
+        for line in lines:
+            if line["step"] == step and line["method"] == method:
+                sizes.append(line["size"])
+                heights.append(value(line))
+        plot.plot(sizes, heights, marker="o", label=method)
 
 
 def main() -> None:
@@ -348,7 +349,7 @@ def main() -> None:
     parser.add_argument("--figure", type=Path, help="the SVG to draw")
     options = parser.parse_args()
     run(options.file, options.competitors, options.sizes, options.latency)
-    lines = read(options.file)
+    lines = read_lines(options.file)
     print(table(lines))
     if options.figure:
         draw(lines, options.figure)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import memalign as ma
 from memalign.evaluation.intervals import estimate_mean, share_interval
@@ -22,11 +23,31 @@ def parser_of(description: str | None) -> argparse.ArgumentParser:
     return argparse.ArgumentParser(description=description, formatter_class=form)
 
 
+def read_lines(path: Path) -> list[Line]:
+    """Return the lines of a JSONL file; none if there is no file."""
+    if not path.exists():
+        return []
+    lines = path.read_text("utf-8").split("\n")
+    return [json.loads(line) for line in lines if line.strip()]
+
+
+def write_lines(
+    path: Path, lines: Iterable[Line], mode: Literal["w", "a"] = "w"
+) -> None:
+    """Write a JSONL file, or add to it."""
+    with path.open(mode, encoding="utf-8") as out:
+        for line in lines:
+            text = json.dumps(line, ensure_ascii=False)
+            out.write(f"{text}\n")
+
+
 def markdown(titles: Sequence[object], rows: Iterable[Sequence[object]]) -> str:
     """Return a Markdown table."""
+    rule = ["---"] * len(titles)
     lines = []
-    for cells in (titles, ["---"] * len(titles), *rows):
-        joined = " | ".join(map(str, cells))
+    for cells in (titles, rule, *rows):
+        texts = [str(cell) for cell in cells]
+        joined = " | ".join(texts)
         lines.append(f"| {joined} |")
     return "\n".join(lines)
 

@@ -175,9 +175,13 @@ def _chance(*parts: object) -> float:
 
 def _ruled(rules: Sequence[Rule], case: SimulatedCase) -> bool | None:
     """Return what the topic's rule says, else the one about all letters; None without either."""
-    deciding = [rule for rule in rules if rule.decides(case)]
-    deciding.sort(key=lambda rule: rule.topic)
-    return deciding[-1].value(case) if deciding else None
+    said = None
+    for rule in rules:
+        if rule.topic == case.topic:
+            return rule.value(case)
+        if rule.decides(case):
+            said = rule.value(case)
+    return said
 
 
 def _case_of(text: str) -> SimulatedCase:
@@ -186,9 +190,13 @@ def _case_of(text: str) -> SimulatedCase:
     rest = text[number.start() :]
     about = ""
     for topic in TOPICS:
-        if HOUSE["letter"].format(topic) in rest:
+        letter = HOUSE["letter"].format(topic)
+        if letter in rest:
             about = topic
-    said = {key for key, sentence in REPLIES.items() if sentence in rest}
+    said = set()
+    for key, sentence in REPLIES.items():
+        if sentence in rest:
+            said.add(key)
     return SimulatedCase(int(number[1]), about, frozenset(said))
 
 
@@ -216,23 +224,23 @@ def chat(body: Body) -> Body | str:
         The object that the schema asks for, or without a schema the fields in DSPy's form.
     """
     competence = MODELS[body["model"]]
+    messages = body["messages"]
     if body.get("temperature"):
-        competence = _drawn_again(competence, json.dumps(body["messages"]))
-    system, user = _prompts(body["messages"])
+        competence = _drawn_again(competence, json.dumps(messages))
+    system, user = _prompts(messages)
     response_format = body.get("response_format") or {}
-    schema: Body = response_format.get("json_schema", {}).get("schema", {})
-    if schema:
-        properties: Body = schema["properties"]
+    if "json_schema" in response_format:
+        properties: Body = response_format["json_schema"]["schema"]["properties"]
         answer = _answer(competence, system, user, properties)
         return {name: answer.get(name, TASK) for name in properties}
     *_, asked = user.rpartition(ASKED)
-    *fields, _ = FIELD.findall(asked)
+    *fields, end = FIELD.findall(asked)
     answer = _answer(competence, system, user, dict.fromkeys(fields))
     parts = []
     for name in fields:
         text = answer.get(name, TASK)
         parts.append(f"[[ ## {name} ## ]]\n{text}")
-    parts.append("[[ ## completed ## ]]")
+    parts.append(f"[[ ## {end} ## ]]")
     return "\n\n".join(parts)
 
 
@@ -273,10 +281,10 @@ def _judged(competence: Competence, system: str, user: str) -> Body:
     if competence.reading:
         rules += _read(competence, case, f"{system}\n{user}", rules)
     value = _verdict(competence, case, rules)
-    ids = {text: name for name, text in GUIDELINE.findall(system)}
+    names = _names(system)
     findings = []
     for rule in rules:
-        name = ids.get(rule.text)
+        name = names.get(rule.text)
         if name and rule.decides(case):
             holds = rule.value(case)
             finding = {
@@ -318,16 +326,20 @@ def _verdict(
 
 def _stated(competence: Competence, text: str) -> list[str]:
     """Return the rules that a text's comments state, or a wrong one where distilling fails."""
-    present = [re.escape(comment) for comment in COMMENTS if comment in text]
+    patterns = [r"Case (\d+)\."]
+    for comment in COMMENTS:
+        if comment in text:
+            patterns.append(re.escape(comment))
     rules: dict[str, None] = {}
     number = 0
-    for match in re.finditer("|".join([r"Case (\d+)\.", *present]), text):
+    for match in re.finditer("|".join(patterns), text):
         if match[1]:
             number = int(match[1])
-        elif competence.does("distilling", number):
-            rules[COMMENTS[match[0]].text] = None
-        else:
-            rules[FOG.text] = None
+            continue
+        rule = FOG
+        if competence.does("distilling", number):
+            rule = COMMENTS[match[0]]
+        rules[rule.text] = None
     return list(rules)
 
 
@@ -337,7 +349,7 @@ def _distilled(competence: Competence, user: str, form: Body) -> list[Body]:
     A provider writes only what the schema has, so a change has no field that is not in `form`.
     """
     before, _, new = user.rpartition("New feedback:")
-    names = {text: name for name, text in GUIDELINE.findall(before)}
+    names = _names(before)
     groups: dict[str, list[str]] = {}
     for name, item, words in RECORD.findall(new):
         stated = _stated(competence, item + words)
@@ -346,10 +358,18 @@ def _distilled(competence: Competence, user: str, form: Body) -> list[Body]:
     changes = []
     for text, feedback in groups.items():
         change = _change(text, names.get(text, ""))
-        change["feedback"] = feedback
-        change["tests"] = []
-        changes.append({name: change[name] for name in form if name in change})
+        change |= {"feedback": feedback, "tests": []}
+        written = {name: change[name] for name in form if name in change}
+        changes.append(written)
     return changes
+
+
+def _names(text: str) -> dict[str, str]:
+    """Return the names of the guidelines in a text, by their words."""
+    names = {}
+    for name, words in GUIDELINE.findall(text):
+        names[words] = name
+    return names
 
 
 def _change(text: str, name: str) -> Body:
@@ -364,11 +384,13 @@ def _merged(user: str) -> list[Body]:
     """Merge guidelines that have the same words; no two others of our rules are one."""
     groups: dict[str, list[str]] = {}
     for name, text in GUIDELINE.findall(user):
-        groups.setdefault(text, []).append(name)
+        names = groups.setdefault(text, [])
+        names.append(name)
     merged: list[Body] = []
     for text, names in groups.items():
         if len(names) > 1:
-            merged.append({"text": text, "from": names})
+            guideline = {"text": text, "from": names}
+            merged.append(guideline)
     return merged
 
 
@@ -377,13 +399,15 @@ def _listed(competence: Competence, user: str) -> list[Body]:
     before, *records = re.split(r'^  "id": (?=\d+,)', user, flags=re.MULTILINE)
     groups: dict[str, list[int]] = {}
     for record in records:
-        number = int(record.partition(",")[0])
+        number, _, _ = record.partition(",")
         for text in _stated(competence, record):
             if text not in before:
-                groups.setdefault(text, []).append(number)
+                ids = groups.setdefault(text, [])
+                ids.append(int(number))
     listed: list[Body] = []
     for text, ids in groups.items():
-        listed.append({"guideline_text": text, "source_trace_ids": ids})
+        guideline = {"guideline_text": text, "source_trace_ids": ids}
+        listed.append(guideline)
     return listed
 
 
