@@ -9,7 +9,7 @@ import msgspec
 from memalign.errors import InputError
 from memalign.judge.decision import decision_request
 from memalign.judge.prompt import prompt_of
-from memalign.judge.task import Item, Task
+from memalign.judge.task import Task
 from memalign.memory import Memory
 from memalign.models.base import ChatModel
 from memalign.models.calls import Calls
@@ -55,21 +55,22 @@ async def explain(
         "prompt": None,
     }
     if judgment.decided_by == "model":
-        explained["prompt"], shown = await _asked(task, memory, task.item(example))
+        explained["prompt"], shown = await prompt_for(task, memory, example)
         explained["same_prompt"] = set(shown) == set(judgment.example_ids)
     return explained
 
 
-async def prompt_for(task: Task, memory: Memory, example: Example) -> dict[str, Any]:
-    """Return what a judge's model would read about an item; see `Judge.aprompt`."""
-    prompt, _ = await _asked(task, memory, task.item(example))
-    return prompt
-
-
-async def _asked(
-    task: Task, memory: Memory, item: Item
+async def prompt_for(
+    task: Task, memory: Memory, example: Example
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Return what a judge's model is asked about an item, and the ids of the cases in it."""
+    """Return what a judge's model would read about an item, and the ids of the cases in it.
+
+    Args:
+        task: What the judge asks.
+        memory: What it was taught.
+        example: The item.
+    """
+    item = task.item(example)
     model = open_judging_model(task)
     if not isinstance(model, ChatModel):
         request = decision_request(task, memory, item, model)

@@ -163,7 +163,9 @@ class Judge(Generic[ValueT_co]):
             InputError: A field that the instructions name is missing.
             ConfigurationError: There is no model.
         """
-        return await prompt_for(self._task, self.memory, _example_of(example, fields))
+        item = _example_of(example, fields)
+        prompt, _ = await prompt_for(self._task, self.memory, item)
+        return prompt
 
     prompt = aio.blocking(aprompt)
 

@@ -16,7 +16,7 @@ from memalign.aio import shared
 from memalign.errors import ModelRefused, ModelRejected
 from memalign.models.base import Decision, Question
 from memalign.models.provider_model import ProviderModel
-from memalign.models.retry import CallClock
+from memalign.models.retry import Call
 from memalign.types import Usage
 
 if TYPE_CHECKING:
@@ -38,22 +38,20 @@ Probabilities = dict[str, dict[str, float]]
 
 
 @dataclass(frozen=True)
-class _Call:
+class _Deciding:
     """One call under way.
 
     Attributes:
         model: pydantic-ai's model.
         state: The text that is asked about.
-        clock: The time of the call.
-        spent: Receives what its requests cost.
+        call: The time of the call, and what it costs.
         answers: Receives the answers.
         names: Receives the names that answered.
     """
 
     model: ProviderDecider
     state: str
-    clock: CallClock
-    spent: list[Usage]
+    call: Call
     answers: Probabilities = field(default_factory=dict)
     names: list[str] = field(default_factory=list)
 
@@ -89,12 +87,12 @@ class ProviderDecisionModel(ProviderModel["ProviderDecider"]):
         model = await self._client()
         refused: dict[str, str] = {}
         groups = deque(_grouped(questions, model.max_questions))
-        with self._spending() as spent:
-            call = _Call(model, state, self._clock(timeout), spent)
+        with self._spending(timeout) as call:
+            deciding = _Deciding(model, state, call)
             while groups:
                 group = groups.popleft()
                 try:
-                    await self._ask(call, group)
+                    await self._ask(deciding, group)
                 except (ModelRejected, ModelRefused) as error:
                     half = len(group) // 2
                     if half and not error.denied:
@@ -102,37 +100,37 @@ class ProviderDecisionModel(ProviderModel["ProviderDecider"]):
                         continue
                     refused[group[0].key] = str(error)
                     alone = len(refused) == 1 and groups
-                    if error.denied or not (call.answers or alone):
+                    if error.denied or not (deciding.answers or alone):
                         raise  # not for one question's sake
         return Decision(
-            probabilities=_in_order(call.answers, questions),
+            probabilities=_in_order(deciding.answers, questions),
             refused=refused,
-            usage=sum(spent, Usage()),
-            answered_by="".join(call.names[-1:]),
+            usage=sum(call.spent, Usage()),
+            answered_by="".join(deciding.names[-1:]),
         )
 
-    async def _ask(self, call: _Call, group: Sequence[Question]) -> None:
+    async def _ask(self, deciding: _Deciding, group: Sequence[Question]) -> None:
         from pydantic_ai.models.decision import DecisionRequest
 
         typed = {question.key: _typed(question) for question in group}
-        request = DecisionRequest(state=call.state, questions=typed)
+        request = DecisionRequest(state=deciding.state, questions=typed)
         settings = dict(self.extra)
         if self.target.provider == "typesafe":
             # Its client is told in every request not to try again; the others are told once.
             settings.setdefault("max_retries", 0)
 
         async def send() -> Probabilities:
-            response = await call.model.decide(
+            response = await deciding.model.decide(
                 request, cast("DecisionModelSettings", settings)
             )
             found = {
                 q.key: _probabilities(q, response.answers.get(q.key)) for q in group
             }
-            call.spent.append(self._usage(response.usage, response.model_name))
-            call.names.append(response.model_name or "")
+            deciding.call.spent.append(self._usage(response.usage, response.model_name))
+            deciding.names.append(response.model_name or "")
             return found
 
-        call.answers.update(await self._call(send, clock=call.clock, spent=call.spent))
+        deciding.answers.update(await self._answered(send, deciding.call))
 
 
 def _grouped(

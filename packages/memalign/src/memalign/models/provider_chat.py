@@ -21,7 +21,7 @@ from memalign.models.base import ChatReply, ChatRequest
 from memalign.models.parameters import Changes, Settings, adapted, change_for
 from memalign.models.provider_errors import PromptTooLong, field_of, message_of
 from memalign.models.provider_model import ProviderModel
-from memalign.models.retry import CallClock
+from memalign.models.retry import Call
 from memalign.types import Usage
 
 if TYPE_CHECKING:
@@ -73,20 +73,18 @@ class _Form:
 
 
 @dataclass(frozen=True)
-class _Call:
+class _Asking:
     """One call under way.
 
     Attributes:
         model: pydantic-ai's model.
         request: What is asked.
-        clock: The time of the call.
-        spent: Receives what its requests cost.
+        call: The time of the call, and what it costs.
     """
 
     model: Model
     request: ChatRequest
-    clock: CallClock
-    spent: list[Usage]
+    call: Call
 
 
 class ProviderChatModel(ProviderModel["Model"]):
@@ -113,13 +111,13 @@ class ProviderChatModel(ProviderModel["Model"]):
                 the last attempt, ModelRejected, ModelRefused, InvalidOutput.
         """
         model = await self._client()
-        with self._spending() as spent:
-            call = _Call(model, request, self._clock(request.timeout), spent)
+        with self._spending(request.timeout) as call:
+            asking = _Asking(model, request, call)
             form = self._form or _Form()
             problem = ""
             remedy = ""
             for attempt in (1, 2):
-                response, form = await self._ask(call, form, problem)
+                response, form = await self._ask(asking, form, problem)
                 text = response.text or ""
                 data, problem = answer_object(
                     text, request.schema, optional=request.optional
@@ -127,7 +125,7 @@ class ProviderChatModel(ProviderModel["Model"]):
                 if data is not None and not problem:
                     self._form = self._form or form
                     name = response.model_name or ""
-                    usage = sum(spent, Usage())
+                    usage = sum(call.spent, Usage())
                     return ChatReply(
                         data=data, text=text, usage=usage, answered_by=name
                     )
@@ -143,14 +141,14 @@ class ProviderChatModel(ProviderModel["Model"]):
             raise InvalidOutput(f"{self.name} {fault}")
 
     async def _ask(
-        self, call: _Call, form: _Form, problem: str
+        self, asking: _Asking, form: _Form, problem: str
     ) -> tuple[ModelResponse, _Form]:
         """Return the response, and the form in which the endpoint took the request."""
         informed = False
         while True:
-            settings = self._settings(call, form, longer=bool(problem))
+            settings = self._settings(asking, form, longer=bool(problem))
             try:
-                return await self._send(call, form, problem, settings), form
+                return await self._send(asking, form, problem, settings), form
             except ModelRejected as error:
                 known = self._form
                 if known is not None and form != known and not informed:
@@ -177,20 +175,20 @@ class ProviderChatModel(ProviderModel["Model"]):
         return replace(form, plain=True)
 
     async def _send(
-        self, call: _Call, form: _Form, problem: str, settings: Settings
+        self, asking: _Asking, form: _Form, problem: str, settings: Settings
     ) -> ModelResponse:
         from pydantic_ai.direct import model_request
         from pydantic_ai.messages import ModelRequest, UserPromptPart
         from pydantic_ai.models import ModelRequestParameters
         from pydantic_ai.output import OutputObjectDefinition
 
-        request = call.request
+        request = asking.request
         system = request.system
         user = request.user
         if problem:
             user = f"{user}\n\n{_AGAIN.format(problem)}"
         parameters = ModelRequestParameters(output_mode="text")
-        if not form.plain and call.model.profile.get(
+        if not form.plain and asking.model.profile.get(
             "supports_json_schema_output", False
         ):
             shape = OutputObjectDefinition(
@@ -212,23 +210,23 @@ class ProviderChatModel(ProviderModel["Model"]):
 
         def send() -> Awaitable[ModelResponse]:
             return model_request(
-                call.model,
+                asking.model,
                 [message],
                 model_settings=cast("ModelSettings", settings),
                 model_request_parameters=parameters,
             )
 
-        response = await self._call(send, clock=call.clock, spent=call.spent)
-        call.spent.append(self._usage(response.usage, response.model_name))
+        response = await self._answered(send, asking.call)
+        asking.call.spent.append(self._usage(response.usage, response.model_name))
         if response.finish_reason == "content_filter":
             raise ModelRefused(f"{self.name} declined to answer")
         return response
 
-    def _settings(self, call: _Call, form: _Form, *, longer: bool) -> Settings:
+    def _settings(self, asking: _Asking, form: _Form, *, longer: bool) -> Settings:
         """Return the settings of a request in a form."""
-        request = call.request
+        request = asking.request
         provider = self.target.provider
-        reasons = any(call.model.profile.get(name) for name in _REASONS)
+        reasons = any(asking.model.profile.get(name) for name in _REASONS)
         tokens = request.max_tokens * 2 if longer else request.max_tokens
         if (
             reasons or "tokens" in form.changes

@@ -118,7 +118,7 @@ class ProviderEmbedding(ProviderModel["EmbeddingModel"]):
         def send() -> Awaitable[EmbeddingResult]:
             return model.embed(texts, input_type="document", settings=settings)
 
-        result = await self._call(send, clock=self._clock())
+        result = await self._answered(send, self._begun())
         found = list(result.embeddings)
         if len(found) != len(texts):
             raise InvalidOutput(

@@ -23,7 +23,7 @@ from memalign.models.limiter import Limiter
 from memalign.models.list_prices import Prices, context_window, list_price
 from memalign.models.provider_errors import Failure, failure_of
 from memalign.models.providers import PROVIDERS, SAVED_OBJECT, Target, traits_of
-from memalign.models.retry import CallClock, Retry
+from memalign.models.retry import Call, Retry
 from memalign.models.wire import http_client
 from memalign.types import Usage
 
@@ -225,40 +225,33 @@ class ProviderModel(Generic[ClientT]):
 
     # -- asking it -----------------------------------------------------------------------------
 
-    def _clock(self, timeout: float | None = None) -> CallClock:
-        """Return the clock of a call; who gives a timeout leaves all of it to one attempt."""
-        return CallClock(timeout or self.timeout, attempt=timeout or self.attempt)
+    def _begun(self, timeout: float | None = None) -> Call:
+        """Return a new call; who gives a timeout leaves all of it to one attempt."""
+        return Call(timeout or self.timeout, attempt=timeout or self.attempt)
 
-    async def _call(
-        self,
-        send: Send[AnswerT],
-        *,
-        clock: CallClock,
-        spent: list[Usage] | None = None,
-    ) -> AnswerT:
+    async def _answered(self, send: Send[AnswerT], call: Call) -> AnswerT:
         """Return what `send` gives, tried again where that may help and there is time left.
 
         Args:
             send: Makes one attempt.
-            clock: The time of the call.
-            spent: Receives the cost of attempts that were answered and could not be read.
+            call: Receives the cost of attempts that were answered and could not be read.
 
         Raises:
             ModelError: For whatever the provider's library raises, which is its cause.
         """
         number = 1
         while True:
-            failure = await self._attempt(send, clock, again=number > 1)
+            failure = await self._attempt(send, call, again=number > 1)
             if not isinstance(failure, Failure):
                 return failure
-            if failure.answered and spent is not None:
-                spent.append(self._spent_on(*failure.tokens))
+            if failure.answered:
+                call.spent.append(self._spent_on(*failure.tokens))
             if not failure.retry or number >= self.retry.attempts:
                 raise self._ended(failure, number) from failure.cause
             wait = self.retry.wait(number, failure.retry_after)
-            if wait >= clock.left:
+            if wait >= call.left:
                 raise self._ended(
-                    _out_of_time(failure, clock), number
+                    _out_of_time(failure, call), number
                 ) from failure.cause
             await self.retry.pause(
                 wait, number, subject=str(self.target), reason=failure.reason
@@ -266,25 +259,25 @@ class ProviderModel(Generic[ClientT]):
             number += 1
 
     async def _attempt(
-        self, send: Send[AnswerT], clock: CallClock, *, again: bool
+        self, send: Send[AnswerT], call: Call, *, again: bool
     ) -> AnswerT | Failure:
         """Make one attempt, which has its slot while it is under way.
 
         The wait for the first slot is not the call's: it is the run's own queue.
         """
         try:
-            async with asyncio.timeout(clock.left if clock.started else None):
+            async with asyncio.timeout(call.left if call.started else None):
                 await self._limiter.acquire()
         except TimeoutError as error:
-            reason = f"no free place for another attempt in {clock.total:g} s"
+            reason = f"no free place for another attempt in {call.total:g} s"
             return Failure(RateLimited, reason, cause=error)
-        left = clock.left
+        left = call.left
         try:
-            async with asyncio.timeout(min(left, clock.attempt)):
+            async with asyncio.timeout(min(left, call.attempt)):
                 answer = await send()
-        except Exception as error:  # noqa: BLE001  # it is the cause of what `_call` raises
-            waited = clock.total if left < clock.attempt else clock.attempt
-            failure = self._bounded(failure_of(error, self.target, waited), clock)
+        except Exception as error:  # noqa: BLE001  # it is the cause of what `_answered` raises
+            waited = call.total if left < call.attempt else call.attempt
+            failure = self._bounded(failure_of(error, self.target, waited), call)
             if failure.retry and (failure.overload or isinstance(error, TimeoutError)):
                 self._limiter.overloaded(again=again)
             return replace(failure, cause=error)
@@ -295,11 +288,11 @@ class ProviderModel(Generic[ClientT]):
         finally:
             self._limiter.release()
 
-    def _bounded(self, failure: Failure, clock: CallClock) -> Failure:
+    def _bounded(self, failure: Failure, call: Call) -> Failure:
         """Return the failure, as a last one if the server asks to wait longer than a call waits."""
         asked = failure.retry_after or 0.0
-        longest = min(self.retry.max_wait, clock.total)
-        if asked <= min(longest, clock.left):
+        longest = min(self.retry.max_wait, call.total)
+        if asked <= min(longest, call.left):
             return failure
         most = f"a call waits {longest:g} s at most"
         if asked <= self.retry.max_wait:
@@ -318,19 +311,19 @@ class ProviderModel(Generic[ClientT]):
     # -- what it costs -------------------------------------------------------------------------
 
     @contextmanager
-    def _spending(self) -> Iterator[list[Usage]]:
-        """Give the list of what a call spends, which its error has too.
+    def _spending(self, timeout: float | None) -> Iterator[Call]:
+        """Give a call whose error says what it has spent.
 
         Raises:
             AccessDenied: Access is refused, and the model has answered nothing yet.
         """
-        spent: list[Usage] = []
+        call = self._begun(timeout)
         try:
-            yield spent
+            yield call
         except ModelError as error:
             if error.denied and not self._has_answered:
                 raise AccessDenied(str(error)) from error
-            error.usage = sum(spent, Usage())
+            error.usage = sum(call.spent, Usage())
             raise
 
     def _usage(self, used: RequestUsage, model: str | None) -> Usage:
@@ -354,13 +347,13 @@ class ProviderModel(Generic[ClientT]):
         return msgspec.structs.replace(usage, cost=self.price_of(usage, model))
 
 
-def _out_of_time(failure: Failure, clock: CallClock) -> Failure:
+def _out_of_time(failure: Failure, call: Call) -> Failure:
     """Return a failure that says that the call has no time for another attempt."""
-    if not clock.left:
+    if not call.left:
         return failure  # which says how long its answer was waited for
     reason = failure.reason.rstrip(".")
     return replace(
-        failure, reason=f"{reason}; no time is left of the call's {clock.total:g} s"
+        failure, reason=f"{reason}; no time is left of the call's {call.total:g} s"
     )
 
 

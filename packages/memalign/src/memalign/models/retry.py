@@ -9,7 +9,9 @@ import time
 
 import msgspec
 
-__all__ = ["CallClock", "Retry"]
+from memalign.types import Usage
+
+__all__ = ["Call", "Retry"]
 
 logger = logging.getLogger(__name__)
 
@@ -21,8 +23,14 @@ _said_until: dict[str, float] = {}
 """By model and address, so that calls that wait side by side say it once."""
 
 
-class CallClock:
-    """The time of one call, with all its attempts and waits; it starts with the first attempt."""
+class Call:
+    """One call, with all its attempts and waits; its time starts with the first attempt.
+
+    Attributes:
+        total: The most seconds for the whole call.
+        attempt: The most seconds for one attempt.
+        spent: What its requests cost that were answered, of use or not.
+    """
 
     def __init__(self, total: float, *, attempt: float) -> None:
         """Take the limits of a call.
@@ -33,6 +41,7 @@ class CallClock:
         """
         self.total = total
         self.attempt = attempt
+        self.spent: list[Usage] = []
         self._end: float | None = None
 
     @property
