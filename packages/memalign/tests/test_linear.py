@@ -21,12 +21,12 @@ from memalign.content import (
 )
 from memalign.content.encoding import encode, shorten
 from memalign.content.json_values import decode_json, opened, plain
-from memalign.content.normal import literal_form, printable, word_form
+from memalign.content.normal import literal_form, printable, quote_lines, word_form
 from memalign.errors import MemalignError
 from memalign.evaluation.feedback_review import review_feedback
 from memalign.io import read_feedback
 from memalign.io.review import write_review
-from memalign.judge.answer import compared_texts, quotation
+from memalign.judge.answer import quotation
 from memalign.judge.code_tests import Reading, holds, shape
 from memalign.judge.spec import named_parts
 from memalign.keys import FeedbackKey, select_keys
@@ -79,7 +79,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "a part": lambda text: refused(named_parts, f"{{{{ inputs.{text} }}}}"),
     "a guideline": lambda text: (guideline_fault(text), tidy(text), word_form(text)),
     "a copied guideline": lambda text: guideline_fault(RULE, JudgedTexts([("outputs", text)])),
-    "evidence": lambda text: quotation("Never so.", compared_texts([text])),
+    "evidence": lambda text: quotation("Never so.", quote_lines([text])),
     "tests": lambda text: [holds(a_test(kind), Reading({"outputs": text})) for kind in ("word", "shape", "length", "number")],
     "normal forms": lambda text: (literal_form(text), shape(text)),
     "a search": lambda text: Finder("needle").within(text),

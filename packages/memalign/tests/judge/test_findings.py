@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from memalign import Finding, Guideline, Judge
 from memalign.cli.output import fact_table, show
 from memalign.content.encoding import encode
+from memalign.content.normal import quote_lines
 from memalign.errors import InvalidOutput
-from memalign.judge.answer import compared_texts, quotation
+from memalign.judge.answer import quotation
 from memalign.judge.code_tests import sentence
 from memalign.memory import Memory
 from memalign.models.base import ChatRequest, Limits
@@ -244,7 +245,7 @@ def test_a_judgment_of_swapped_sides_means_the_item_as_it_stands() -> None:
 def test_white_space_quotes_and_escapes_are_forgiven(
     evidence: str, quoted: str | None
 ) -> None:
-    assert quotation(evidence, compared_texts([encode(REPLY)])) == quoted
+    assert quotation(evidence, quote_lines([encode(REPLY)])) == quoted
 
 
 @given(
@@ -257,7 +258,7 @@ def test_a_piece_of_the_item_is_always_found(
 ) -> None:
     words = " ".join(piece.split())
     shown = encode({"text": f"{before} {words} {after}"})
-    found = quotation(words, compared_texts([shown]))
+    found = quotation(words, quote_lines([shown]))
     assert found is None or found in words
     if words.isascii() and words.isalnum():
         assert found == words
@@ -310,6 +311,6 @@ def test_a_quoted_trick_harms_no_reader(
 )
 def test_evidence_of_a_hostile_item_costs_no_time(text: str) -> None:
     assert takes_linear_time(
-        lambda part: quotation("a " * 300 + "\\" * 300, compared_texts([encode(part)])),
+        lambda part: quotation("a " * 300 + "\\" * 300, quote_lines([encode(part)])),
         text,
     )

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import pairwise
 
@@ -31,6 +31,7 @@ __all__ = [
     "name_key",
     "printable",
     "quote_form",
+    "quote_lines",
     "search_form",
     "search_letters",
     "snake_case",
@@ -177,6 +178,14 @@ def quote_form(text: str) -> str:
     for _ in range(3):  # JSON in JSON: a text that was cut is encoded twice
         text = _ANY_ESCAPE.sub(_character, text)
     return literal_form(text).translate(_ONE_QUOTE)
+
+
+def quote_lines(texts: Iterable[str]) -> str:
+    """Return texts in the form of quotations, each on a line of its own.
+
+    No quotation in this form has the end of a line, so none is found across two texts.
+    """
+    return "\n".join(map(quote_form, texts))
 
 
 # -- names of labels, keys and columns -------------------------------------------------------------

@@ -10,12 +10,16 @@ from memalign.content.traces import SpanTree, span_tree
 from memalign.content.walk import members, texts_in
 from memalign.errors import InputError
 
-__all__ = ["as_read", "judged_texts", "shape_of", "words_of"]
+__all__ = ["SHAPED", "as_read", "judged_texts", "shape_of", "words_of"]
 
 DEEPEST = 12
 """Levels of a trace that are shown by indentation."""
 
 _OTHER_SIDE = frozenset(("user", "human", "customer", "client", "system", "developer"))
+
+
+SHAPED = ("conversation", "trace")
+"""The fields of which more is known than that they are JSON; others are read as they are."""
 
 
 def shape_of(name: str, value: object) -> SpanTree | tuple[Turn, ...] | None:

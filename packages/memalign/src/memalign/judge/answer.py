@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from typing import Any
 
-from memalign.content.normal import quote_form
+from memalign.content.normal import quote_form, quote_lines
 from memalign.errors import InvalidOutput, InvalidValue
 from memalign.judge.code_tests import has_word
 from memalign.judge.prompt import Prompt
@@ -16,7 +15,7 @@ from memalign.models.base import ChatModel, ChatReply
 from memalign.types import Finding, Judgment
 from memalign.values import Value
 
-__all__ = ["compared_texts", "quotation", "read_answer"]
+__all__ = ["quotation", "read_answer"]
 
 
 def read_answer(
@@ -89,7 +88,7 @@ def _findings(
                 "the model's findings were ignored because they are not a list"
             )
         return ()
-    shown = compared_texts(prompt.item_texts)
+    shown = quote_lines(prompt.item_texts)
     findings: dict[str, Finding] = {}
     for entry in answer:
         name = entry.get("guideline") if isinstance(entry, dict) else None
@@ -132,15 +131,6 @@ def _value(task: Task, entry: dict[str, Any]) -> Value | None:
 _OUTER = " \"'`‘’“”„«»…"  # noqa: RUF001  # the marks are what is searched for
 
 
-def compared_texts(texts: Iterable[str]) -> str:
-    """Return the encoded texts of an item as quotations are compared, each on a line of its own.
-
-    That is the normal form of tests, with all quotation marks as the same one and JSON's escapes as
-    what they mean. No quotation in this form has the end of a line, so none joins two texts.
-    """
-    return "\n".join(map(quote_form, texts))
-
-
 def quotation(evidence: str, shown: str) -> str | None:
     """Return the words that a model quotes, or None if no text has them.
 
@@ -149,7 +139,7 @@ def quotation(evidence: str, shown: str) -> str | None:
 
     Args:
         evidence: What the model wrote as its evidence.
-        shown: The texts that it was shown, as `compared_texts` has them.
+        shown: The texts that it was shown, as `quote_lines` has them.
     """
     words = " ".join(evidence.split())
     for quoted in (words, words.strip(_OUTER)):

@@ -22,7 +22,7 @@ from memalign.content.encoding import (
     estimate_tokens,
     shorten,
 )
-from memalign.content.text import shape_of
+from memalign.content.text import SHAPED, shape_of
 from memalign.prompts.rendering import DistilRecord, RenderedExample, render_answer
 from memalign.prompts.trace_text import counted, outline, tree_lines
 from memalign.types import Guideline
@@ -301,7 +301,7 @@ def whole(name: str, value: object, tokens: int) -> str | None:
         value: What it holds.
         tokens: Its room.
     """
-    shape = shape_of(name, value)
+    shape = shape_of(name, value) if name in SHAPED else None
     if isinstance(shape, SpanTree):
         lines = tree_lines(shape)
         return _joined(lines, tokens)
