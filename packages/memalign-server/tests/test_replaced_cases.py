@@ -180,3 +180,15 @@ def test_a_verdict_on_a_text_is_not_kept_for_another(queued: TestClient) -> None
         own = answer_of(connection, "tone", "local", "late")
     assert own is not None
     assert own.blind_value is False, "nobody has told them the verdict on this text"
+
+
+def test_words_that_are_set_apart_are_found_and_erased(queued: TestClient) -> None:
+    answer(queued, "late", value="false", rationale="Quite cold.")
+    replace(queued, OTHER)
+    found = post(queued, "/judges/tone/find", matching="quite cold").text
+    shows(found, 'value="comment:late@local"', "<mark>Quite cold</mark>")
+    post(queued, "/judges/tone/erase", matching="quite cold", tick="comment:late@local")
+    wait(queued)
+    url = world.registry_of(queued).url
+    assert world.tables_with(url, "quite cold") == set()
+    assert world.case_row(queued, "late").example.outputs == OTHER["outputs"]

@@ -15,7 +15,7 @@ from memalign_server.problems import Refused
 from memalign_server.review.service import (
     TAKEN_OVER,
     NewAnswer,
-    differ,
+    differing,
     same_value,
     save,
     without_words,
@@ -151,19 +151,12 @@ def open_settlement(
     team = {LOCAL.name, *(member.name for member in list_people(connection))}
     waiting = _but(put_off, disputed_for_owner(connection, judge, team))
     for case_id, verdicts in verdicts_on(connection, judge, waiting):
-        differing = [answer for answer in verdicts if _differs(answer, verdicts, kind)]
-        chosen = all(
-            answer.is_kept or answer.person not in team for answer in differing
-        )
-        case = case_of(connection, judge, case_id) if differing and chosen else None
+        differ = differing(verdicts, kind)
+        chosen = all(answer.is_kept or answer.person not in team for answer in differ)
+        case = case_of(connection, judge, case_id) if differ and chosen else None
         if case is not None:
-            return Difference(case=case, answers=tuple(differing))
+            return Difference(case=case, answers=tuple(differ))
     return None
-
-
-def _differs(answer: Answer, others: Iterable[Answer], kind: ValueType) -> bool:
-    """Return whether some other verdict does not agree with this one."""
-    return any(not same_value(answer.value, other.value, kind) for other in others)
 
 
 def settle(
@@ -233,7 +226,8 @@ def refresh_disputes(connection: Transaction, judge: str, *, kind: ValueType) ->
         if settled in {"", *(answer.person for answer in verdicts)}:
             mark_dispute(connection, judge, case_id, False, settled, by)
         else:
-            mark_dispute(connection, judge, case_id, differ(verdicts, kind))
+            is_disputed = bool(differing(verdicts, kind))
+            mark_dispute(connection, judge, case_id, is_disputed)
 
 
 def _but(put_off: Collection[str], cases: Iterable[str]) -> list[str]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
 from typing import Literal
 
 from memalign.keys import FeedbackKey, same_person
@@ -215,7 +214,8 @@ def _reopen(
         by = case.settled_by
         mark_dispute(connection, case.judge, case.case_id, False, case.settled, by)
     else:
-        mark_dispute(connection, case.judge, case.case_id, differ(verdicts, kind))
+        is_disputed = bool(differing(verdicts, kind))
+        mark_dispute(connection, case.judge, case.case_id, is_disputed)
 
 
 def _holds_still(
@@ -241,12 +241,13 @@ def same_value(one: Value | None, other: Value | None, kind: ValueType) -> bool:
     return kind.agree(one, other)
 
 
-def differ(verdicts: Iterable[Answer], kind: ValueType) -> bool:
-    """Return whether two of the verdicts do not agree."""
-    return any(
-        not same_value(one.value, other.value, kind)
-        for one, other in combinations(verdicts, 2)
-    )
+def differing(verdicts: Sequence[Answer], kind: ValueType) -> list[Answer]:
+    """Return the verdicts with which some other one does not agree."""
+    differ = list[Answer]()
+    for one in verdicts:
+        if not all(same_value(one.value, other.value, kind) for other in verdicts):
+            differ.append(one)
+    return differ
 
 
 # -- drafts: words that are typed and not yet given to an answer -----------------------
