@@ -19,6 +19,7 @@ from memalign.registry import registry as registry_module
 from memalign.registry.erase import plan_erasure
 from memalign.registry.erase_check import search_again
 from memalign_server.store import Store
+from memalign_server.store.jobs import receipts_of
 from memalign_server.store.tables import jobs, metadata, queue, reviews
 from memalign_server.work.jobs import Jobs
 from server_support import world
@@ -551,7 +552,8 @@ def test_an_expert_leaves_team_and_memory_in_one_job(shared: world.Shared) -> No
         "her cases are nobody's words"
     )
     expect(ana.get("/account", follow_redirects=False), 303)
-    (job,) = shared.server.jobs.receipts("tone")
+    with shared.server.store.read() as connection:
+        (job,) = receipts_of(connection, "tone")
     assert (job.result["complete"], job.result["members"], job.result["version"]) == (
         True,
         1,
@@ -635,7 +637,8 @@ def test_receipts_are_listed_the_newest_first(site: Site) -> None:
     for word in ("thanks", "late"):
         site.erased(matching=word, whole="true")
     site.jobs().start("erase", "tone", {}, asked_by="local")
-    listed = world.server_of(site.client).jobs.receipts("tone")
+    with world.server_of(site.client).store.read() as connection:
+        listed = receipts_of(connection, "tone")
     assert [job.result["cases"] for job in listed] == [1, 1]
     assert listed[0].created_at > listed[1].created_at
 

@@ -101,12 +101,12 @@ def _run(settings: Settings, port: int) -> int:
 
     from memalign.models import default_model_name
     from memalign_server.app import create_app
-    from memalign_server.people.service import has_people
+    from memalign_server.people.service import list_people
 
     application = create_app(settings)
     store = application.state.server.store
     with store.claimed(), store.read() as connection:
-        closed = settings.openid is not None or has_people(connection)
+        closed = settings.openid is not None or bool(list_people(connection))
     if not settings.local and not closed:
         raise ConfigurationError(
             f"others can reach {settings.public_url or settings.host}, so add an owner: "

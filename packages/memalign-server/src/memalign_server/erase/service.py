@@ -189,7 +189,6 @@ def _without_what_went_since(
 def _joined(receipts: Sequence[Receipt], judge: str) -> Receipt:
     """Return one receipt for several: what went from any judge, and where anything is left."""
     own = [receipt for receipt in receipts if receipt.judge == judge]
-    others = [receipt for receipt in receipts if receipt.judge != judge]
     erased = {receipt.judge for receipt in receipts}
     left = dict[str, None]()
     elsewhere = set[str]()
@@ -199,9 +198,9 @@ def _joined(receipts: Sequence[Receipt], judge: str) -> Receipt:
         elsewhere |= places if receipt.judge == judge else places - erased
     went: Any = {}
     for kind in NOUNS.values():
-        went[kind.field] = _went(own, others, kind.field)
+        went[kind.field] = _went(receipts, kind.field)
     return replace(
-        (own or others)[-1],
+        (own or receipts)[-1],
         judge=judge,
         left=tuple(left),
         elsewhere=tuple(sorted(elsewhere)),
@@ -209,17 +208,13 @@ def _joined(receipts: Sequence[Receipt], judge: str) -> Receipt:
     )
 
 
-def _went(
-    own: Sequence[Receipt], others: Sequence[Receipt], what: str
-) -> tuple[Any, ...]:
-    """Return what went: of the judge itself once, although several selections may have named it."""
-    went = list[Any]()
-    for receipt in own:
-        went += getattr(receipt, what)
-    went = list(dict.fromkeys(went))
-    for receipt in others:
-        went += getattr(receipt, what)
-    return tuple(went)
+def _went(receipts: Sequence[Receipt], what: str) -> tuple[Any, ...]:
+    """Return what went of each judge, once although several selections may have named it."""
+    went = dict[tuple[str, Any], None]()
+    for receipt in receipts:
+        for part in getattr(receipt, what):
+            went[receipt.judge, part] = None
+    return tuple(part for _, part in went)
 
 
 def _keep_cases(

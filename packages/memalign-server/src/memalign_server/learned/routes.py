@@ -79,7 +79,7 @@ class Learning(JudgeScreen):
 
     def running(self) -> Job | None:
         """Return a job under way that changes what the judge knows."""
-        for job in self.server.jobs.recent(self.judge, active=True):
+        for job in self.working:
             if job.kind in _LEARNING:
                 return job
         return None
@@ -150,7 +150,7 @@ def teach_judge(screen: Screen) -> Response:
     kind = screen.kind  # read before this transaction is open
     with screen.write() as connection:
         say_drafts(connection, screen.judge, screen.name, kind=kind)
-    for job in screen.server.jobs.recent(screen.judge, active=True):
+    for job in screen.working:
         if job.kind == "teach" and job.state == "queued":
             break
     else:

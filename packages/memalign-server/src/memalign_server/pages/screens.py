@@ -54,6 +54,11 @@ class JudgeScreen:
         """The newest version of the judge."""
         return self.server.judges.latest(self.judge)
 
+    @cached_property
+    def working(self) -> list[Job]:
+        """The jobs of the judge that are under way."""
+        return self.server.jobs.recent(self.judge, active=True)
+
     @property
     def kind(self) -> ValueType:
         """The type of verdicts."""

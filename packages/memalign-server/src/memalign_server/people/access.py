@@ -25,7 +25,7 @@ from memalign_server.people.service import (
     PROGRAM,
     Person,
     digest,
-    has_people,
+    list_people,
     person_of_session,
 )
 from memalign_server.problems import Problem, unreachable
@@ -116,7 +116,7 @@ def _person(server: Server, request: Request) -> Person | None:
         session = request.cookies.get(COOKIE)
         if session and (member := person_of_session(connection, session)) is not None:
             return member
-        if settings.local and settings.openid is None and not has_people(connection):
+        if settings.local and settings.openid is None and not list_people(connection):
             _check_direct(request)
             return LOCAL
     return None

@@ -18,7 +18,7 @@ from memalign_server.people.service import (
     SESSION_SECONDS,
     Role,
     add_person,
-    end_session,
+    digest,
     make_link,
     person_of_link,
     remove_person,
@@ -29,6 +29,7 @@ from memalign_server.problems import Problem, Refused
 from memalign_server.server import JUDGE, Here, Server
 from memalign_server.settings import OpenIdProvider, Settings
 from memalign_server.setup.routes import Screen, Setup
+from memalign_server.store import team
 from memalign_server.store.cases import progress_of
 
 __all__ = ["doors", "experts", "inside", "link_address", "router"]
@@ -177,7 +178,7 @@ def _enter(request: Request, server: Server, session: str, back: str) -> Respons
 def _end(request: Request, server: Server) -> None:
     if session := request.cookies.get(COOKIE):
         with server.store.write() as connection:
-            end_session(connection, session)
+            team.delete_session(connection, digest(session))
 
 
 # -- the first page, and the account ---------------------------------------------------------------

@@ -18,7 +18,7 @@ from memalign_server.store import Transaction, team
 from memalign_server.store.answers import people_who_answered
 from memalign_server.store.rows import Member
 from memalign_server.store.tables import later
-from memalign_server.store.team import has_people, list_people
+from memalign_server.store.team import list_people
 
 __all__ = [
     "LOCAL",
@@ -29,8 +29,6 @@ __all__ = [
     "Role",
     "add_person",
     "digest",
-    "end_session",
-    "has_people",
     "list_people",
     "make_link",
     "name_taken",
@@ -188,11 +186,6 @@ def start_session(
     secret = secrets.token_urlsafe(32)
     team.insert_session(connection, digest(secret), person, seconds=seconds)
     return secret
-
-
-def end_session(connection: Transaction, secret: str) -> None:
-    """End a session, also for whoever copied its cookie."""
-    team.delete_session(connection, digest(secret))
 
 
 def person_of_session(connection: Transaction, secret: str) -> Person | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-from functools import cached_property
 from typing import Annotated, Any
 
 from fastapi import Depends
@@ -25,18 +24,12 @@ from memalign_server.store import Transaction
 from memalign_server.store.answers import answer_of, previous_case
 from memalign_server.store.cases import case_of, progress_of
 from memalign_server.store.rows import Answer, QueuedCase
-from memalign_server.work.jobs import Job
 
 __all__ = ["Reviewing", "Screen"]
 
 
 class Reviewing(JudgeScreen):
     """The review of one judge's cases by the person who asks."""
-
-    @cached_property
-    def working(self) -> list[Job]:
-        """The jobs under way: the judge may be reading cases."""
-        return self.server.jobs.recent(self.judge, active=True)
 
     def next(self, **query: object) -> Response:
         """Send a browser on to the review."""

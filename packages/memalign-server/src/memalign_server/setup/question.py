@@ -34,7 +34,7 @@ from memalign_server.review.service import mark_seen
 from memalign_server.server import JUDGE, Here
 from memalign_server.setup.routes import Screen, Setup
 from memalign_server.setup.service import delete_judge, rename_judge
-from memalign_server.store.cases import ask_again, first_case
+from memalign_server.store.cases import ask_again, list_cases
 
 __all__ = ["router"]
 
@@ -129,16 +129,16 @@ def try_question(
             setup = Setup(request, draft.judge, server, person)
             judge = _changed(setup.latest, draft, person, fixed=setup.fixed)
             with server.store.read() as connection:
-                case = first_case(connection, draft.judge)
+                case = next(iter(list_cases(connection, judge, most=1)), None)
         else:
             judge = _new(draft, person, set())
         # Without its memory, for what an expert has said of a case is answered without the model.
         once = _asked_once(judge)
-        trial = once.ajudge(case.example if case else _invented(judge))
+        trial = once.ajudge(case.case.example if case else _invented(judge))
         judgment = aio.run(asyncio.wait_for(trial, _PATIENCE))
         if case is not None:
             with server.store.write() as connection:
-                mark_seen(connection, case, person.name)
+                mark_seen(connection, case.case, person.name)
     except (MemalignError, TimeoutError) as error:
         fault = _fault_of(error)
         detail = error_text(request, error)

@@ -38,6 +38,7 @@ from memalign_server.store.cases import (
     counts_of,
     set_answers_wanted,
 )
+from memalign_server.store.jobs import receipts_of
 
 __all__ = ["Screen", "Setup", "router"]
 
@@ -117,13 +118,12 @@ class Setup(JudgeScreen):
             cases = counts_of(connection, self.judge)
             members = list_people(connection)
             wanted = answers_wanted(connection, self.judge)
+            receipts = receipts_of(connection, self.judge) if open == "erase" else []
         context: dict[str, Any] = {
             "setup": self,
             "some_names": some_names,
             "marked": marked,
-            "receipts": self.server.jobs.receipts(self.judge)
-            if open == "erase"
-            else (),
+            "receipts": receipts,
             "question": question_of(self.latest),
             "cases": cases,
             "wanted": wanted,

@@ -33,7 +33,9 @@ from memalign_server.store.queries import (
     CASE,
     COME_TO,
     HELD_OUT,
+    IN_QUEUE,
     NOT_HELD_OUT,
+    ON_CASE,
     SAID,
     of_judge,
     of_person,
@@ -51,7 +53,6 @@ _TODAY = 12 * 3600
 _TRIED = 20  # cases that a wording is tried on
 _PAIRS = 1_000  # cases of which people's agreement is computed, the latest first
 
-_OF_CASE = and_(SAID.judge == CASE.judge, SAID.case_id == CASE.case_id)
 _VERDICT = and_(ANSWERED, SAID.value.is_not(None))
 """Words alone say nothing that could differ."""
 _EXPLAINED = SAID.rationale.is_not(None)
@@ -59,7 +60,6 @@ _OVERRULED = SAID.overruled_by.is_not(None)
 _UNTAUGHT = and_(ANSWERED, SAID.taught != SAID.revision)
 _AGREED = and_(CASE.disputed == 0, CASE.settled.is_(None))
 _TEACHES = and_(NOT_HELD_OUT, ~_OVERRULED, or_(_AGREED, CASE.settled == SAID.person))
-_OF_QUEUE = exists().where(_OF_CASE, CASE.content_hash == SAID.content_hash)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +76,7 @@ def _answers(connection: Connection, query: Select[Any]) -> list[Answer]:
 
 def _pairs(judge: str) -> Select[Any]:
     """Select the answers of a judge with their cases."""
-    return select(reviews, queue).join(queue, _OF_CASE).where(said_of(judge))
+    return select(reviews, queue).join(queue, ON_CASE).where(said_of(judge))
 
 
 def _answered_cases(connection: Connection, query: Select[Any]) -> list[AnsweredCase]:
@@ -180,7 +180,7 @@ def drafts_of(connection: Connection, judge: str, person: str) -> list[Answer]:
 
     Their cases are in the queue.
     """
-    typed = and_(_OF_QUEUE, SAID.draft.is_not(None))
+    typed = and_(IN_QUEUE, SAID.draft.is_not(None))
     query = select(reviews).where(said_by(judge, person), ANSWERED, typed)
     return _answers(connection, query)
 
@@ -334,7 +334,7 @@ def words_apart(connection: Connection, judge: str, person: str) -> list[Answer]
     """
     own = and_(SAID.judge == judge, SAID.person == person)
     written = or_(_EXPLAINED, SAID.draft.is_not(None))
-    query = select(reviews).where(own, _UNTAUGHT, written, ~_OVERRULED, ~_OF_QUEUE)
+    query = select(reviews).where(own, _UNTAUGHT, written, ~_OVERRULED, ~IN_QUEUE)
     return _answers(connection, query.order_by(SAID.updated_at))
 
 

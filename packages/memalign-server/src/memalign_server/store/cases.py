@@ -45,6 +45,7 @@ from memalign_server.store.queries import (
     CASE,
     COME_TO,
     HELD_OUT,
+    IN_QUEUE,
     NOT_HELD_OUT,
     SAID,
     of_judge,
@@ -324,13 +325,8 @@ def add_cases(
 
 def _attach_answers(connection: Connection, judge: str, ids: Sequence[str]) -> None:
     """Let answers under these ids count again if they are on the same content, and no others."""
-    same = exists().where(
-        of_judge(judge),
-        CASE.case_id == SAID.case_id,
-        CASE.content_hash == SAID.content_hash,
-    )
     under_ids = update(reviews).where(SAID.judge == judge, SAID.case_id.in_(ids))
-    connection.execute(under_ids.values(apart=case((same, 0), else_=1)))
+    connection.execute(under_ids.values(apart=case((IN_QUEUE, 0), else_=1)))
 
 
 def _chance() -> float:
@@ -359,13 +355,8 @@ def take_out(
     Returns:
         How many cases were there.
     """
-    taken = 0
-    own = delete(queue).where(of_judge(judge))
-    if batch:
-        taken += connection.execute(own.where(CASE.added_at == batch)).rowcount
-    for part in parts_of(ids):
-        taken += connection.execute(own.where(CASE.case_id.in_(part))).rowcount
-    return taken
+    named = or_(CASE.added_at == batch, CASE.case_id.in_(ids))
+    return connection.execute(delete(queue).where(of_judge(judge), named)).rowcount
 
 
 # -- judged ----------------------------------------------------------------------------------------
@@ -611,12 +602,6 @@ def cases_ahead(connection: Connection, judge: str, *, n: int) -> list[QueuedCas
 
 
 # -- read back -------------------------------------------------------------------------------------
-
-
-def first_case(connection: Connection, judge: str) -> QueuedCase | None:
-    """Return the case that was put in first, or None."""
-    query = select(queue).where(of_judge(judge)).order_by(CASE.number).limit(1)
-    return next(iter(read_cases(connection, query)), None)
 
 
 def unjudged(connection: Connection, judge: str) -> list[Example]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Select, and_
+from sqlalchemy import ColumnElement, Connection, Select, and_, exists
 
 from memalign_server.store.rows import QueuedCase, read_row
 from memalign_server.store.tables import queue, reviews
@@ -23,6 +23,10 @@ NOT_HELD_OUT: Final = CASE.held_out == 0
 ANSWERED: Final = SAID.state == "answered"
 COME_TO: Final = SAID.state != "undone"
 """Somebody answered the case, skipped it or was not sure."""
+ON_CASE: Final = and_(SAID.judge == CASE.judge, SAID.case_id == CASE.case_id)
+"""An answer is on a case of the queue, whatever the case holds."""
+IN_QUEUE: Final = exists().where(ON_CASE, CASE.content_hash == SAID.content_hash)
+"""The queue has the very content of which something was said."""
 
 
 def of_judge(judge: str) -> ColumnElement[bool]:

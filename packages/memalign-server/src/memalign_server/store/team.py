@@ -18,11 +18,6 @@ from memalign_server.store.tables import later, new_id, now, people, sessions
 _MEMBERS = select(people)
 
 
-def has_people(connection: Connection) -> bool:
-    """Return whether the team has anybody."""
-    return connection.execute(select(people.c.id).limit(1)).first() is not None
-
-
 def list_people(connection: Connection) -> list[Member]:
     """Return everybody, by name."""
     rows = connection.execute(_MEMBERS.order_by(people.c.name_key))

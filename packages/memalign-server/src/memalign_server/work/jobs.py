@@ -91,11 +91,6 @@ class Jobs:
             found = jobs.recent_jobs(connection, judge, active=active)
         return [self._with_progress(job) for job in found]
 
-    def receipts(self, judge: str) -> list[Job]:
-        """Return the erasures of a judge that have a receipt, which is their `result`."""
-        with self.store.read() as connection:
-            return jobs.receipts_of(connection, judge)
-
     def end(
         self,
         job: str,
