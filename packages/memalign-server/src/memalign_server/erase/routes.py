@@ -25,8 +25,6 @@ from memalign_server.store.jobs import change_receipt
 from memalign_server.store.team import check_team_keeps_owner
 from memalign_server.work.jobs import Job
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/judges/{judge}", dependencies=[JUDGE, OWNER])
 
 _COUNT = re.compile(r" \((\d+) rows?\)$")

@@ -48,8 +48,6 @@ from memalign_server.store.cases import (
 )
 from memalign_server.work.jobs import Job
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/judges/{judge}", dependencies=[JUDGE])
 
 _LEARNING: Final = ("teach", "align", "unalign", "refresh", "erase")

@@ -25,8 +25,6 @@ from memalign_server.store.cases import next_cases
 from memalign_server.store.rows import QueuedCase
 from memalign_server.trust.service import is_measured
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/judges/{judge}", dependencies=[JUDGE])
 
 _PASSED = ("skipped", "unclear")

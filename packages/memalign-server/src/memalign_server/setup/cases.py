@@ -15,8 +15,6 @@ from memalign_server.store.answers import activity_of
 from memalign_server.store.cases import counts_of, list_batches, list_cases, take_out
 from memalign_server.trust.service import trust_of
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/judges/{judge}/cases", dependencies=[JUDGE, OWNER])
 
 _PAGE = 50  # cases

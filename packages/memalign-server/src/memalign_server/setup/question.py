@@ -36,8 +36,6 @@ from memalign_server.setup.routes import Screen, Setup
 from memalign_server.setup.service import delete_judge, rename_judge
 from memalign_server.store.cases import ask_again, list_cases
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/judges", dependencies=[OWNER])
 
 _PATIENCE = 12.0  # seconds that a trial may take: browsers are told to wait for fifteen

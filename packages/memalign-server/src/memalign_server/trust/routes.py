@@ -16,8 +16,6 @@ from memalign_server.server import JUDGE
 from memalign_server.store.cases import ONE_IN, progress_of
 from memalign_server.trust.service import ENOUGH, figures_of, trust_of
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/judges/{judge}", dependencies=[JUDGE])
 
 Screen = Annotated[JudgeScreen, Depends()]
