@@ -161,6 +161,23 @@ class TestMerging:
             "about the one whose call held the withdrawn words"
         )
 
+    def test_a_merge_takes_the_doubles_of_what_it_merges(self) -> None:
+        def same(request: ChatRequest) -> dict[str, Any]:
+            texts = ("Name the matter, please.", f"Rule of {request.user[-40:]!r}.")
+            pairs = zip(records_in(request), texts, strict=True)
+            return {"changes": [change("ADD", name, text=text) for name, text in pairs]}
+
+        merged = {"guidelines": [{"text": "Name all.", "from": ["G1", "G2"]}]}
+        judge, _ = provider_judge(provider(changes=same, merged=merged), shard_size=2)
+        judge = learn(judge, spoken(range(4))).judge
+        assert [g.id for g in judge.memory.semantic] == ["G4", "G5"], (
+            "G3 says what G1 said"
+        )
+        assert len(judge.memory.sources_of(judge.memory.guideline("G5"))) == 3
+        check_memory(judge)
+        first = judge.memory.guideline("G1").supported_by[0]
+        assert "G3" in {g.id for g in judge.unalign(first).judge.memory.semantic}
+
     def test_a_persons_guideline_is_never_merged(self) -> None:
         judge, model = self.merging({"text": "Be as Dora says.", "from": ["G1", "G2"]})
         judge = write_guideline(judge, "Be kind.", by="dora")

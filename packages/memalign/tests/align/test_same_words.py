@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from memalign import Judge
 from memalign.align import edit_guideline
 from memalign.content.encoding import estimate_tokens
@@ -88,6 +90,25 @@ class TestTheSame:
         assert texts(pinned) == ["Answer in two sentences.", LOUD]
         for one in (forgot, pinned):
             check_memory(one)
+
+    @pytest.mark.parametrize("doubles", [1, 2])
+    def test_a_revision_replaces_the_doubles_of_what_it_revises(
+        self, doubles: int
+    ) -> None:
+        judge, _ = judge_in(World(), shard_size=3)
+        rules = [SHORT, LOUD, SHORT.lower()][: doubles + 1]
+        judge = learn(
+            judge, [said(n, rule, value=None) for n, rule in enumerate(rules, 1)]
+        ).judge
+        assert texts(judge) == [SHORT]
+        judge = learn(
+            judge, [said(9, "Answer kindly.", value=None, order="revise")]
+        ).judge
+        assert texts(judge) == ["Answer kindly."], "the old words are not back"
+        (revised,) = judge.memory.semantic
+        assert len(judge.memory.sources_of(revised)) == len(rules) + 1
+        check_memory(judge)
+        assert texts(judge.unalign("t-9").judge) == [SHORT]
 
     def test_a_person_may_bring_back_what_was_revised(self) -> None:
         judge, _ = judge_in(World(), shard_size=3)

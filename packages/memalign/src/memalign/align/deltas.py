@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from memalign.memory import FeedbackConflict, Memory, Outcome
 from memalign.types import CodeTest, FeedbackKey, Guideline
 
-__all__ = ["REFUSED", "CallAnswer", "Delta", "apply_answer"]
+__all__ = ["REFUSED", "CallAnswer", "Delta", "apply_answer", "doubles_replaced"]
 
 REFUSED = (
     "its rule was refused: {}; write it yourself (memalign guideline NAME --add), "
@@ -150,8 +150,9 @@ def _carried_out(memory: Memory, answer: CallAnswer, delta: Delta) -> Memory:
     changed = []
     if delta.action == "REVISE":
         revised = memory.guideline(delta.guideline)
-        supporters.update(revised.supported_by)
+        supporters.update(memory.sources_of(revised))
         changed.append(replace(revised, replaced_by=name))
+        changed.extend(doubles_replaced(memory, revised, name))
     new = Guideline(
         id=name,
         text=delta.text,
@@ -160,6 +161,21 @@ def _carried_out(memory: Memory, answer: CallAnswer, delta: Delta) -> Memory:
         tests=delta.tests,
     )
     return memory.with_guidelines([*changed, new])
+
+
+def doubles_replaced(
+    memory: Memory, guideline: Guideline, successor: str
+) -> list[Guideline]:
+    """Return a model's other guidelines in these words, replaced by `successor` as well.
+
+    Otherwise the old words would come back through them.
+    """
+    doubles = []
+    for other in memory.guidelines:
+        same = memory.successor(other) == guideline.id
+        if same and other.replaced_by is None and not other.people:
+            doubles.append(replace(other, replaced_by=successor))
+    return doubles
 
 
 def _supported(

@@ -15,7 +15,7 @@ from itertools import chain
 from msgspec import structs
 
 from memalign import aio
-from memalign.align.deltas import CallAnswer, apply_answer
+from memalign.align.deltas import CallAnswer, apply_answer, doubles_replaced
 from memalign.align.distil_answer import (
     AnswerReader,
     changes_schema,
@@ -385,7 +385,8 @@ def _with_merged(
     tests: list[CodeTest] = []
     for source in sources:
         changed.append(structs.replace(source, replaced_by=merged.id))
-        supported.update(source.supported_by)
+        changed.extend(doubles_replaced(memory, source, merged.id))
+        supported.update(memory.sources_of(source))
         tests.extend(source.tests)
     merged = structs.replace(
         merged,

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
+from memalign.align.deltas import doubles_replaced
 from memalign.content.normal import word_form
 from memalign.errors import InputError, UnknownKey
 from memalign.judge import Judge
@@ -74,7 +75,7 @@ def edit_guideline(
         changes["replaced_by"] = None
     edited = [replace(old, **changes)]
     if text is not None:
-        edited.extend(_superseded(memory, old))
+        edited.extend(doubles_replaced(memory, old, old.id))
     if retired is False:
         edited.extend(_twins_restored(memory, edited[0]))
     return judge.replace(memory=memory.with_guidelines(edited))
@@ -98,15 +99,6 @@ def _ruled(old: Guideline, rule: bool, by: str) -> dict[str, object]:
     if not old.tests:
         raise InputError(f"{old.id} has no test, so code cannot decide by it")
     return {"ruled_by": by, "unruled_by": None}
-
-
-def _superseded(memory: Memory, old: Guideline) -> list[Guideline]:
-    """Tie a model's guidelines in the old words to the reworded one, or they would come back."""
-    tied = []
-    for other in memory.guidelines:
-        if memory.successor(other) == old.id and not other.people:
-            tied.append(replace(other, replaced_by=old.id))
-    return tied
 
 
 def _twins_restored(memory: Memory, restored: Guideline) -> list[Guideline]:
