@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -210,6 +211,16 @@ def obedient(body: Body) -> Any:
     return json.dumps({"reply": reply}) if in_json else plain
 
 
+def kind_of(body: Body) -> str:
+    """What a request of the optimizer is for."""
+    format_ = body.get("response_format") or {}
+    text = system_of(body) + user_of(body)
+    if (format_.get("json_schema") or {}).get("name") == "judgment":
+        return "judgment"
+    proposes = "instruction" in text and "feedback" in text.lower()
+    return "proposal" if proposes else "reply"
+
+
 def verdict_on(item: str) -> Body:
     good = "furious" not in item or "sorry" in item
     rationale = "Fine." if good else f"Upset, so {RULE}."
@@ -245,9 +256,17 @@ def test_an_optimizer_of_prompts_follows_the_judges_words(
         OPTIMIZERS,
         re.MULTILINE | re.DOTALL,
     )
+    start = len(endpoint.requests)
     exec(compile(code, "optimize-prompts.md", "exec"), page)
-    assert RULE in page["better"].signature.instructions
-    replies = {query: page["better"](query=query).reply for query in QUERIES}
-    assert all(
-        judge(inputs=query, outputs=reply).value for query, reply in replies.items()
+    asked = Counter(map(kind_of, endpoint.requests[start:]))
+    assert asked["judgment"] <= 60 + 2 * len(QUERIES), (
+        "GEPA ends the round in which its limit is reached"
     )
+    assert asked["proposal"] == 1
+    assert RULE in page["better"].signature.instructions
+    good = {}
+    for name in ("program", "better"):
+        replies = {query: page[name](query=query).reply for query in QUERIES}
+        verdicts = [judge(inputs=q, outputs=said).value for q, said in replies.items()]
+        good[name] = sum(verdicts)
+    assert good == {"program": 2, "better": 4}, "scores before and after"
