@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -107,15 +108,18 @@ def session(*, json: bool = False) -> Session:
 
 
 def invoke(
+    command: str,
     *arguments: object,
     stdin: str | bytes | None = None,
     code: int | None = None,
     says: str = "",
 ) -> Ran:
-    """A run, which is to end with this exit code and to print this among other things."""
-    result = CliRunner().invoke(
-        app, [str(word) for word in arguments], input=stdin, prog_name="memalign"
-    )
+    """A run, which is to end with this exit code and to print this among other things.
+
+    A command is written as one types it; what holds blanks follows, a word each.
+    """
+    words = [*shlex.split(command), *map(str, arguments)]
+    result = CliRunner().invoke(app, words, input=stdin, prog_name="memalign")
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     assert code in (None, result.exit_code), result.output
@@ -125,7 +129,7 @@ def invoke(
 
 @pytest.fixture
 def memalign(monkeypatch: pytest.MonkeyPatch) -> Run:
-    """The command line inside this process: `memalign("list", "--json")`."""
+    """The command line inside this process: `memalign("list --json")`."""
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setenv("NO_COLOR", "1")
     return invoke

@@ -44,7 +44,7 @@ def test_a_judge_that_cannot_be_is_not_created(
     base = ("create", "tone", "--instructions", INSTRUCTIONS, "--model", "openai:test")
     refused = memalign(*base, *arguments, code=2, says=named)
     assert "Traceback" not in refused.err
-    assert memalign("list", "--json").json == {"judges": []}
+    assert memalign("list --json").json == {"judges": []}
     memalign(*base, "--value-type", "bool", code=0)
     memalign(*base, "--value-type", "bool", says="tone")  # a name is taken once
 
@@ -69,11 +69,9 @@ def test_an_unknown_judge_is_named_by_every_command(
 
 
 def test_a_mistyped_registry_is_not_created(memalign: Run, tmp_path: Path) -> None:
-    memalign(
-        "show", "tone", "--registry", "sqlite:///nowhere.db", code=2, says="nowhere.db"
-    )
+    memalign("show tone --registry sqlite:///nowhere.db", code=2, says="nowhere.db")
     assert not (tmp_path / "nowhere.db").exists()
-    memalign("show", "tone", "--registry", "nonsense", code=2)
+    memalign("show tone --registry nonsense", code=2)
 
 
 @pytest.mark.parametrize(
@@ -117,7 +115,7 @@ def test_an_unknown_key_says_what_there_is(
     memalign: Run, aligned: str, arguments: tuple[str, ...], named: str
 ) -> None:
     assert "0f6c" not in memalign(*arguments, code=2, says=named).err
-    assert memalign("show", aligned, "--json").json["version"] == 2
+    assert memalign("show tone --json").json["version"] == 2
 
 
 @pytest.mark.parametrize("command", ["align", "judge", "evaluate", "next"])
@@ -140,15 +138,15 @@ def test_broken_rows_are_named_and_nothing_learned(
     bad = jsonl(tmp_path / "bad.jsonl", rows)
     with bad.open("a", encoding="utf-8") as file:
         file.write('{"id": "t-10", \n')
-    refused = memalign("align", tone, bad, "--json", code=2)
+    refused = memalign("align tone", bad, "--json", code=2)
     assert [row["line"] for row in refused.json["error"]["rows"]] == [2, 3, 4]
     assert not missing(
         refused.err,
         "line 2 (t-2): value 'maybe' is not allowed; use true or false",
         "--skip-invalid",
     )
-    assert memalign("show", tone, "--json").json["version"] == 1
-    kept = memalign("align", tone, bad, "--skip-invalid", code=1)
+    assert memalign("show tone --json").json["version"] == 1
+    kept = memalign("align tone", bad, "--skip-invalid", code=1)
     assert "3 invalid" in kept.out.splitlines()[-1]
 
 

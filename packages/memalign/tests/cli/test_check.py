@@ -82,7 +82,7 @@ def test_a_judge_shows_new_rows_without_a_call(
 
 def test_rows_from_stdin_are_read_like_a_file(memalign: Run) -> None:
     line = json.dumps(row("a", True))
-    memalign("check", "-", stdin=f"\ufeff{line}\n", code=0)
+    memalign("check -", stdin=f"\ufeff{line}\n", code=0)
     deep = "[" * 5000 + "]" * 5000
     for wrong, said in (
         (line[:-2] + "\udcff" + line[-2:], "not UTF-8"),
@@ -90,5 +90,5 @@ def test_rows_from_stdin_are_read_like_a_file(memalign: Run) -> None:
     ):
         lines = f"{line}\n{wrong}\n".encode("utf-8", "surrogateescape")
         assert not missing(
-            memalign("check", "-", stdin=lines, code=1).out, "1 invalid", said
+            memalign("check -", stdin=lines, code=1).out, "1 invalid", said
         )

@@ -52,9 +52,7 @@ def tone(
         "--for",
         "reflection",
     )
-    memalign(
-        "edit", "tone", *distiller, "--price", "input=10,output=40,cached=1", code=0
-    )
+    memalign("edit tone", *distiller, "--price", "input=10,output=40,cached=1", code=0)
     return "tone"
 
 
@@ -70,8 +68,10 @@ def test_each_model_gets_its_own_address_and_key(
     feedback: Path,
     held_out: Path,
 ) -> None:
-    assert memalign("align", tone, feedback, "--json", code=0).json["usage"]["cost"] > 0
-    memalign("judge", tone, held_out, code=0)
+    assert (
+        memalign("align tone feedback.jsonl --json", code=0).json["usage"]["cost"] > 0
+    )
+    memalign("judge tone held_out.jsonl", code=0)
     assert {(distils(body), body["model"]) for body in strong.requests} == {
         (True, "big")
     }
@@ -83,9 +83,9 @@ def test_each_model_gets_its_own_address_and_key(
     with Endpoint(answer) as other:
         model = f"openai:m@{other.base_url}"
         memalign(
-            "edit", tone, "--model", model, says="- parameters: "
+            "edit tone --model", model, says="- parameters: "
         )  # what it lost is shown
-        memalign("judge", tone, held_out, code=0)
+        memalign("judge tone held_out.jsonl", code=0)
     assert other.requests
     assert "secret" not in str(other.headers)
 
@@ -93,33 +93,31 @@ def test_each_model_gets_its_own_address_and_key(
 def test_no_secret_is_stored_or_shown(
     memalign: Run, tone: str, feedback: Path, tmp_path: Path
 ) -> None:
-    memalign("align", tone, feedback, code=0)
-    memalign("export", tone, "-o", tmp_path / "tone.json", code=0)
-    shown = memalign("show", tone, says='"input": 0.1')
+    memalign("align tone feedback.jsonl", code=0)
+    memalign("export tone -o", tmp_path / "tone.json", code=0)
+    shown = memalign("show tone", says='"input": 0.1')
     kept = b"".join(path.read_bytes() for path in tmp_path.iterdir() if path.is_file())
     for secret in SECRETS:
         assert secret.encode() not in kept
-        assert secret not in shown.out + memalign("show", tone, "--json").out
+        assert secret not in shown.out + memalign("show tone --json").out
 
 
 def test_each_model_has_its_context(
     memalign: Run, tone: str, own: Endpoint, tmp_path: Path
 ) -> None:
-    memalign("edit", tone, "--context", "16384", code=0)
-    memalign("edit", tone, "--for", "reflection", "--context", "200000", code=0)
+    memalign("edit tone --context 16384", code=0)
+    memalign("edit tone --for reflection --context 200000", code=0)
     judge = Registry(f"sqlite:///{tmp_path / 'memalign.db'}").load(tone)
     assert open_model(judge).limits.context_tokens == 16_384
     assert open_reflection_model(judge).limits.context_tokens == 200_000
-    memalign("edit", tone, "--context", "0", code=0)
+    memalign("edit tone --context 0", code=0)
     assert (
         "context"
-        not in memalign("show", tone, "--json").json["parameters"]["models"][
+        not in memalign("show tone --json").json["parameters"]["models"][
             judge.model_name
         ]
     )
-    memalign(
-        "edit", tone, "--context", "512", code=2, says="context (1,024 tokens or more)"
-    )
+    memalign("edit tone --context 512", code=2, says="context (1,024 tokens or more)")
 
 
 @pytest.mark.parametrize(
@@ -137,9 +135,9 @@ def test_each_model_has_its_context(
 def test_wrong_flags_are_refused_and_change_nothing(
     memalign: Run, tone: str, flags: tuple[str, ...], said: str
 ) -> None:
-    refused = memalign("edit", tone, *flags, code=2, says=said)
+    refused = memalign("edit tone", *flags, code=2, says=said)
     assert "abc123secret" not in refused.err
-    assert len(memalign("history", tone, "--json").json["versions"]) == 2
+    assert len(memalign("history tone --json").json["versions"]) == 2
 
 
 CANARY = "canary-value-9f3e"
@@ -163,7 +161,7 @@ def test_an_imported_judge_sends_no_key_to_an_address_of_its_own(
     )
     gift.write_text(json.dumps(bundle_of(judge)), "utf-8")
     memalign("import", gift, code=0)
-    memalign("judge", "gift", held_out, code=0)
+    memalign("judge gift held_out.jsonl", code=0)
     assert load_bundle(gift)(inputs="Hello?", outputs="Hi!").value is not None
     assert own.headers
     assert CANARY not in str(own.headers) + str(own.requests)
@@ -176,7 +174,7 @@ def test_a_judges_own_model_may_be_one_that_decides(memalign: Run) -> None:
     with system_one(lambda *_: 0.8) as deciding:
         name = f"system-one:m@{deciding.base_url}"
         memalign(*NEW, "--model", name, "--price", "input=0.042,output=0", code=0)
-        shown = memalign("show", "tone", "--json").json
+        shown = memalign("show tone --json").json
         assert shown["model"] == name
         assert shown["parameters"] == {
             "models": {name: {"prices": {"input": 0.042, "output": 0.0}}}

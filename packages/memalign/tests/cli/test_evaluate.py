@@ -19,7 +19,7 @@ from tests.support.rows import RawRow
 def test_a_version_is_compared_with_another_and_with_another_model(
     memalign: Run, aligned: str, held_out: Path, endpoint: Endpoint
 ) -> None:
-    alone = memalign("evaluate", aligned, held_out, "--against", "1", code=0)
+    alone = memalign("evaluate tone held_out.jsonl --against 1", code=0)
     assert not missing(
         alone.out,
         "accuracy",
@@ -34,7 +34,7 @@ def test_a_version_is_compared_with_another_and_with_another_model(
         ("r.md", "# tone: agreement"),
         ("r.json", "{"),
     ):
-        page = memalign("evaluate", aligned, held_out, "--report", name, code=0)
+        page = memalign("evaluate tone held_out.jsonl --report", name, code=0)
         assert not missing(
             page.out + page.err,
             f"wrote the report to {name}",
@@ -43,14 +43,7 @@ def test_a_version_is_compared_with_another_and_with_another_model(
         assert Path(name).read_text("utf-8").startswith(begins)
     asked = len(endpoint.requests)
     ran = memalign(
-        "evaluate",
-        aligned,
-        held_out,
-        "--model",
-        "openai:other",
-        "--against",
-        "2",
-        "--json",
+        "evaluate tone held_out.jsonl --model openai:other --against 2 --json",
         code=0,
     )
     assert {request["model"] for request in endpoint.requests[asked:]} == {
@@ -63,7 +56,7 @@ def test_a_version_is_compared_with_another_and_with_another_model(
         [],
         [],
     )
-    assert "openai:other" not in memalign("show", aligned).out, (
+    assert "openai:other" not in memalign("show tone").out, (
         "the judge keeps its own model"
     )
 
@@ -90,7 +83,7 @@ def warm(memalign: Run, endpoint: Endpoint) -> str:
         "--model",
         "openai:test",
     )
-    memalign("create", "warm", *settings, code=0)
+    memalign("create warm", *settings, code=0)
     return "warm"
 
 
@@ -99,8 +92,7 @@ def test_every_outcome_of_a_gate_has_its_exit_code(
 ) -> None:
     cases = jsonl(tmp_path / "cases.jsonl", rows(45, 5))
     memalign(
-        "evaluate",
-        warm,
+        "evaluate warm",
         cases,
         "--min-accuracy",
         "0.7",
@@ -108,8 +100,7 @@ def test_every_outcome_of_a_gate_has_its_exit_code(
         says="accuracy at least 0.7",
     )
     memalign(
-        "evaluate",
-        warm,
+        "evaluate warm",
         cases,
         "--min-accuracy",
         "0.99",
@@ -118,15 +109,14 @@ def test_every_outcome_of_a_gate_has_its_exit_code(
         code=1,
     )
     assert b"<failure" in (tmp_path / "gate.xml").read_bytes()
-    told = memalign("evaluate", warm, cases, "--min-accuracy", "0.88", "--json", code=3)
+    told = memalign("evaluate warm", cases, "--min-accuracy", "0.88", "--json", code=3)
     assert told.json["gate"]["outcome"] == "too few cases"
     assert "more cases would settle it" in told.json["gate"]["criteria"][0]["why"]
-    memalign("evaluate", warm, cases, code=0)  # no criterion, no gate
-    memalign("edit", warm, "--instructions", f"{INSTRUCTIONS} Well?", code=0)
+    memalign("evaluate warm", cases, code=0)  # no criterion, no gate
+    memalign("edit warm --instructions", f"{INSTRUCTIONS} Well?", code=0)
     for model in ((), ("--model", "openai:other")):
         ran = memalign(
-            "evaluate",
-            warm,
+            "evaluate warm",
             cases,
             *model,
             "--against",
@@ -155,7 +145,7 @@ def test_a_build_reads_judgments_and_needs_no_server(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     cases = jsonl(tmp_path / "cases.jsonl", rows(45, 5))
-    memalign("judge", warm, cases, "-o", "judged.jsonl", code=0)
+    memalign("judge warm", cases, "-o", "judged.jsonl", code=0)
     asked = len(endpoint.requests)
     for name in ("OPENAI_BASE_URL", "OPENAI_API_KEY"):
         monkeypatch.delenv(name, raising=False)
@@ -170,7 +160,7 @@ def test_a_build_reads_judgments_and_needs_no_server(
     )
     memalign(*demand, "--report", "page.md", code=0, says="no model was called")
     assert len(endpoint.requests) == asked
-    memalign("edit", warm, "--instructions", f"{INSTRUCTIONS} Well?", code=0)
+    memalign("edit warm --instructions", f"{INSTRUCTIONS} Well?", code=0)
     memalign(
         *demand,
         code=2,
@@ -184,8 +174,7 @@ def test_a_server_that_answers_nothing_passes_nobody(
     cases = jsonl(tmp_path / "cases.jsonl", rows(3, 0))
     endpoint.faults = [bad_request("no such thing")] * 20
     memalign(
-        "evaluate",
-        warm,
+        "evaluate warm",
         cases,
         "--min-kappa",
         "0.6",
@@ -249,7 +238,7 @@ def sure(memalign: Run) -> Iterator[str]:
             "--model",
             model,
         )
-        memalign("create", "sure", *settings, code=0)
+        memalign("create sure", *settings, code=0)
         yield "sure"
 
 
@@ -267,7 +256,7 @@ def test_what_may_pass_is_named_judged_and_reviewed(
     memalign: Run, sure: str, tmp_path: Path
 ) -> None:
     cases = jsonl(tmp_path / "cases.jsonl", labelled(200))
-    ran = memalign("evaluate", sure, cases, "--promise", "0.95", "--plan", code=0)
+    ran = memalign("evaluate sure", cases, "--promise", "0.95", "--plan", code=0)
     assert not missing(
         ran.out,
         "--ask-below 0.7",
@@ -276,14 +265,13 @@ def test_what_may_pass_is_named_judged_and_reviewed(
         "more labels:",
     )
     told = memalign(
-        "evaluate", sure, cases, "--promise", "0.95", "--plan", "--json", code=0
+        "evaluate sure", cases, "--promise", "0.95", "--plan", "--json", code=0
     ).json
     assert told["evaluation"]["promise"]["kept"]["at"] == 0.7
     assert told["plan"][0].startswith("With 200 cases agreement is known to ±")
     new = jsonl(tmp_path / "new.jsonl", replies(1_000, 1_040))
     memalign(
-        "judge",
-        sure,
+        "judge sure",
         new,
         "-o",
         "out.jsonl",
@@ -302,10 +290,7 @@ def test_what_may_pass_is_named_judged_and_reviewed(
         "r-1030",
     ]
     memalign(
-        "review",
-        sure,
-        "out.jsonl",
-        "--examples",
+        "review sure out.jsonl --examples",
         new,
         "-o",
         "sheet.xlsx",
@@ -313,8 +298,7 @@ def test_what_may_pass_is_named_judged_and_reviewed(
         says="4 cases in sheet.xlsx",
     )
     memalign(
-        "judge",
-        sure,
+        "judge sure",
         new,
         "-o",
         "out.jsonl",
@@ -324,10 +308,7 @@ def test_what_may_pass_is_named_judged_and_reviewed(
         says="0 for people",
     )
     memalign(
-        "review",
-        sure,
-        "out.jsonl",
-        "--examples",
+        "review sure out.jsonl --examples",
         new,
         "-o",
         "none.xlsx",
@@ -340,7 +321,7 @@ def test_traffic_is_corrected_from_the_command_line(
     memalign: Run, sure: str, tmp_path: Path
 ) -> None:
     traffic = jsonl(tmp_path / "traffic.jsonl", replies(0, 600, system="week 1"))
-    memalign("judge", sure, traffic, "-o", "judged.jsonl", code=0)
+    memalign("judge sure", traffic, "-o", "judged.jsonl", code=0)
     cases = jsonl(
         tmp_path / "cases.jsonl", [row | {"system": "week 1"} for row in labelled(100)]
     )
@@ -370,8 +351,7 @@ def test_a_judge_is_asked_again(
 ) -> None:
     cases = jsonl(tmp_path / "cases.jsonl", rows(5, 2))
     memalign(
-        "evaluate",
-        warm,
+        "evaluate warm",
         cases,
         "--repeat",
         "3",

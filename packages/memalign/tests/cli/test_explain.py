@@ -13,7 +13,7 @@ from tests.support.endpoint import Endpoint
 
 @pytest.fixture
 def judged(memalign: Run, aligned: str, held_out: Path) -> Path:
-    memalign("judge", aligned, held_out, "-o", "out.jsonl", "--concurrency", 1, code=0)
+    memalign("judge tone held_out.jsonl -o out.jsonl --concurrency", 1, code=0)
     return Path("out.jsonl")
 
 
@@ -24,7 +24,7 @@ def test_it_shows_the_very_prompt_what_decided_and_what_it_cost(
     calls = len(endpoint.requests)
     for row in HELD_OUT[:2]:
         told = memalign(
-            "explain", aligned, judged, row["id"], "--examples", held_out, "--json"
+            "explain tone out.jsonl", row["id"], "--examples", held_out, "--json"
         ).json
         body = sent[told["prompt"]["user"]]
         assert body["messages"][0]["content"] == told["prompt"]["system"]
@@ -32,9 +32,7 @@ def test_it_shows_the_very_prompt_what_decided_and_what_it_cost(
             body["response_format"]["json_schema"]["schema"] == told["prompt"]["schema"]
         )
         assert told["same_prompt"] is True
-    shown = memalign(
-        "explain", aligned, judged, "h-1", "--examples", held_out, code=0
-    ).out
+    shown = memalign("explain tone out.jsonl h-1 --examples held_out.jsonl", code=0).out
     assert not missing(
         shown,
         "your rule G1: When a customer",
@@ -44,12 +42,7 @@ def test_it_shows_the_very_prompt_what_decided_and_what_it_cost(
         "--- system",
     )
     taught = memalign(
-        "explain",
-        aligned,
-        judged,
-        "t-2",
-        "--examples",
-        held_out,
+        "explain tone out.jsonl t-2 --examples held_out.jsonl",
         says="experts gave this item",
     )
     assert "--- system" not in taught.out
@@ -59,19 +52,15 @@ def test_it_shows_the_very_prompt_what_decided_and_what_it_cost(
 def test_the_judging_version_is_found_after_changes(
     memalign: Run, aligned: str, held_out: Path, judged: Path
 ) -> None:
-    first = memalign(
-        "explain", aligned, judged, "h-1", "--examples", held_out, "--json"
-    ).json
+    first = memalign("explain tone out.jsonl h-1 --examples held_out.jsonl --json").json
     for change in ("--retire", "--restore", "--retire"):
-        memalign("guideline", aligned, "G1", change, code=0)
-    again = memalign(
-        "explain", aligned, judged, "h-1", "--examples", held_out, "--json"
-    ).json
+        memalign("guideline tone G1", change, code=0)
+    again = memalign("explain tone out.jsonl h-1 --examples held_out.jsonl --json").json
     assert again["prompt"] == first["prompt"]
     assert again["version"] in (first["version"], first["version"] + 2), (
         "or the one that was restored to it"
     )
-    memalign("delete", aligned, "--yes", code=0)
+    memalign("delete tone --yes", code=0)
     settings = (
         "--instructions",
         "Is {{ outputs }} kind?",
@@ -80,23 +69,16 @@ def test_the_judging_version_is_found_after_changes(
         "--model",
         "openai:test",
     )
-    memalign("create", aligned, *settings, code=0)
+    memalign("create tone", *settings, code=0)
     none = "no version of 'tone' in the registry gave these judgments"
-    memalign(
-        "explain", aligned, judged, "h-1", "--examples", held_out, code=2, says=none
-    )
+    memalign("explain tone out.jsonl h-1 --examples held_out.jsonl", code=2, says=none)
 
 
 def test_what_cannot_be_explained_says_why(
     memalign: Run, aligned: str, held_out: Path, judged: Path, tmp_path: Path
 ) -> None:
     memalign(
-        "explain",
-        aligned,
-        judged,
-        "h-9",
-        "--examples",
-        held_out,
+        "explain tone out.jsonl h-9 --examples held_out.jsonl",
         code=2,
         says="no judgment for 'h-9'",
     )
@@ -105,18 +87,13 @@ def test_what_cannot_be_explained_says_why(
         [HELD_OUT[0] | {"outputs": "Something else."}, *HELD_OUT[1:]],
     )
     memalign(
-        "explain",
-        aligned,
-        judged,
-        "h-1",
-        "--examples",
+        "explain tone out.jsonl h-1 --examples",
         changed,
         code=2,
         says="has changed since",
     )
     memalign(
-        "explain",
-        aligned,
+        "explain tone",
         tmp_path / "none.jsonl",
         "h-1",
         "--examples",
@@ -130,8 +107,7 @@ def test_what_cannot_be_explained_says_why(
         [lines[0] | {"value": None, "error": "ModelUnavailable: down"}],
     )
     memalign(
-        "explain",
-        aligned,
+        "explain tone",
         failed,
         "h-1",
         "--examples",

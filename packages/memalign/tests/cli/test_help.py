@@ -133,7 +133,7 @@ def test_a_missing_server_names_its_install_command(
             refused.err, "needs the package memalign-server", "pip install"
         )
     assert (
-        memalign("serve", "--port", "8080", "--json").json["error"]["type"]
+        memalign("serve --port 8080 --json").json["error"]["type"]
         == "ConfigurationError"
     )
     assert "serve Serve the experts' review pages and an HTTP API." in " ".join(
@@ -174,10 +174,8 @@ def test_a_table_is_read_on_a_narrow_terminal(
     monkeypatch.setenv("COLUMNS", str(width))
     monkeypatch.setattr("rich.console.Console.is_terminal", True)
     assert not missing(memalign("list", code=0).out, "value_type", aligned)
-    assert not missing(
-        memalign("show", aligned, "--ledger", code=0).out, "learned", "t-1@ana"
-    )
-    shown = memalign("history", aligned, code=0).out
+    assert not missing(memalign("show tone --ledger", code=0).out, "learned", "t-1@ana")
+    shown = memalign("history tone", code=0).out
     assert re.search(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", shown), "a time is not folded"
     assert not missing(shown, "pending", "guidelines", "create")
 

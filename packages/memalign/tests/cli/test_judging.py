@@ -72,23 +72,26 @@ def test_a_key_that_is_wrong_is_one_sentence_and_commits_nothing(
     )
     many = jsonl(tmp_path / "many.jsonl", items(300))
     refused = memalign(
-        "judge", tone, many, "-o", "out.jsonl", "--concurrency", "2", code=2
+        "judge tone", many, "-o", "out.jsonl", "--concurrency", "2", code=2
     )
     assert max(endpoint.max_in_flight, len(endpoint.requests)) <= 2
     assert refused.err.count("Incorrect API key") == 1
-    assert memalign("align", tone, feedback, code=2).err.count("Incorrect API key") == 1
-    assert memalign("show", tone, "--json").json["version"] == 1
+    assert (
+        memalign("align tone feedback.jsonl", code=2).err.count("Incorrect API key")
+        == 1
+    )
+    assert memalign("show tone --json").json["version"] == 1
 
 
 def test_many_examples_need_a_file_for_their_judgments(
     memalign: Run, tone: str, tmp_path: Path, endpoint: Endpoint
 ) -> None:
     refused = memalign(
-        "judge", tone, jsonl(tmp_path / "many.jsonl", items(1_001)), code=2
+        "judge tone", jsonl(tmp_path / "many.jsonl", items(1_001)), code=2
     )
     assert "many.jsonl has 1,001 examples, too many for the screen" in refused.err
     assert not endpoint.requests
-    shown = memalign("judge", tone, jsonl(tmp_path / "few.jsonl", items(60)))
+    shown = memalign("judge tone", jsonl(tmp_path / "few.jsonl", items(60)))
     assert "Judgments (40 of 60; to keep all: -o OUT.jsonl)" in shown.out
 
 
@@ -103,8 +106,7 @@ def test_failures_are_summed_up_by_reason(
 
     endpoint.answer = answer
     judged = memalign(
-        "judge",
-        tone,
+        "judge tone",
         jsonl(tmp_path / "many.jsonl", items(20)),
         "-o",
         "out.jsonl",
@@ -119,21 +121,17 @@ def test_a_dry_run_asks_nobody(
     memalign: Run, tone: str, tmp_path: Path, endpoint: Endpoint
 ) -> None:
     jsonl(tmp_path / "many.jsonl", items(3_000))
-    said = memalign("judge", tone, "many.jsonl", "--dry-run", code=0)
+    said = memalign("judge tone many.jsonl --dry-run", code=0)
     assert said.out.startswith("about 3,000 calls, ")
     assert "memalign edit tone --price" in said.out
-    memalign("edit", tone, "--price", "input=1,output=1", code=0)
+    memalign("edit tone --price input=1,output=1", code=0)
     assert (
-        memalign("judge", tone, "many.jsonl", "--dry-run", "--json").json["estimate"][
-            "cost"
-        ]
-        > 0
+        memalign("judge tone many.jsonl --dry-run --json").json["estimate"]["cost"] > 0
     )
     assert not endpoint.requests
     bad = jsonl(tmp_path / "bad.jsonl", [{"id": "a", "outputs": "x"}])
     memalign(
-        "judge",
-        tone,
+        "judge tone",
         bad,
         "--dry-run",
         code=2,
@@ -156,7 +154,7 @@ def test_judge_takes_a_file_of_spans_as_examples(
     memalign: Run, tone: str, tmp_path: Path
 ) -> None:
     (tmp_path / "spans.json").write_text(json.dumps(otlp(STEPS)), "utf-8")
-    memalign("judge", tone, tmp_path / "spans.json", "-o", "judged.jsonl", code=0)
+    memalign("judge tone", tmp_path / "spans.json", "-o", "judged.jsonl", code=0)
     (judgment,) = (
         json.loads(line)
         for line in Path("judged.jsonl").read_text("utf-8").splitlines()[-1:]

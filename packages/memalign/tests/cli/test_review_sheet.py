@@ -47,13 +47,13 @@ def header(path: Path) -> list[str]:
 
 
 def test_a_filled_sheet_is_learned_from(memalign: Run, tone: str, cases: Path) -> None:
-    told = memalign("review", tone, cases, "-o", "review.xlsx", "--json").json
+    told = memalign("review tone cases.jsonl -o review.xlsx --json").json
     assert told["next"] == "memalign align tone review.xlsx --source WHO"
     filled(
         Path("review.xlsx"),
         {"001": {"value": True}, "3-4": {"rationale": "Far too long."}},
     )
-    done = memalign("align", tone, "review.xlsx", "--source", "ana", "--json", code=0)
+    done = memalign("align tone review.xlsx --source ana --json", code=0)
     assert [(row["line"], row["key"]) for row in done.json["rows"]] == [
         (2, "001@ana"),
         (3, "3-4@ana"),
@@ -65,11 +65,11 @@ def test_a_filled_sheet_is_learned_from(memalign: Run, tone: str, cases: Path) -
     # The case is what was given, to the last character, whatever a cell can hold.
     for row in CASES[:2]:
         again = jsonl(Path("again.jsonl"), [row | {"value": True, "source": "ben"}])
-        assert "other content" not in memalign("align", tone, again, code=0).err
+        assert "other content" not in memalign("align tone", again, code=0).err
 
 
 def test_no_cell_is_a_formula(memalign: Run, tone: str, cases: Path) -> None:
-    memalign("review", tone, cases, "-o", "review.xlsx", code=0)
+    memalign("review tone cases.jsonl -o review.xlsx", code=0)
     sheet = openpyxl.load_workbook("review.xlsx")["review"]
     types = {cell.data_type for row in sheet.iter_rows() for cell in row}
     assert types == {"s", "n"}, "an empty cell is a number"
@@ -82,7 +82,7 @@ def test_no_cell_is_a_formula(memalign: Run, tone: str, cases: Path) -> None:
 def test_a_sheet_is_ready_to_be_filled_in(
     memalign: Run, tone: str, cases: Path
 ) -> None:
-    memalign("review", tone, cases, "-o", "review.xlsx", code=0)
+    memalign("review tone cases.jsonl -o review.xlsx", code=0)
     book = openpyxl.load_workbook("review.xlsx")
     sheet = book["review"]
     assert sheet.freeze_panes == "B2"
@@ -123,14 +123,14 @@ def test_each_value_type_has_its_choices(
         "--model",
         "openai:test",
     )
-    memalign("create", "other", *settings, code=0)
-    memalign("review", "other", cases, "-o", "review.xlsx", code=0)
+    memalign("create other", *settings, code=0)
+    memalign("review other cases.jsonl -o review.xlsx", code=0)
     rules = openpyxl.load_workbook("review.xlsx")[
         "review"
     ].data_validations.dataValidation
     assert [each.type for each in rules] == ([rule] if rule else [])
     filled(Path("review.xlsx"), {"plain": {"value": value}})
-    found = memalign("check", "review.xlsx", "other", "--json").json
+    found = memalign("check review.xlsx other --json").json
     assert (found["rows"], found["invalid"]) == (1, [])
     assert [label for label, count in found["labels"].items() if count] == [str(kept)]
 
@@ -138,27 +138,14 @@ def test_each_value_type_has_its_choices(
 def test_the_verdict_stays_hidden_until_asked_for(
     memalign: Run, tone: str, held_out: Path
 ) -> None:
-    memalign("judge", tone, held_out, "-o", "judged.jsonl", code=0)
+    memalign("judge tone held_out.jsonl -o judged.jsonl", code=0)
     memalign(
-        "review",
-        tone,
-        "judged.jsonl",
-        "--examples",
-        held_out,
-        "-o",
-        "blind.xlsx",
+        "review tone judged.jsonl --examples held_out.jsonl -o blind.xlsx",
         code=0,
     )
     assert "judge's verdict" not in header(Path("blind.xlsx"))
     memalign(
-        "review",
-        tone,
-        "judged.jsonl",
-        "--examples",
-        held_out,
-        "--shown",
-        "-o",
-        "shown.xlsx",
+        "review tone judged.jsonl --examples held_out.jsonl --shown -o shown.xlsx",
         code=0,
     )
     sheet = openpyxl.load_workbook("shown.xlsx")["review"]
@@ -170,22 +157,20 @@ def test_the_verdict_stays_hidden_until_asked_for(
         Path("shown.xlsx"),
         {"h-1": {"value": False, "rationale": "Cold.", "source": "ben"}},
     )
-    done = memalign("align", tone, "shown.xlsx", "--json").json
+    done = memalign("align tone shown.xlsx --json").json
     assert [row["key"] for row in done["rows"]] == ["h-1@ben"]
 
 
 def test_a_sheet_error_names_its_row(memalign: Run, tone: str, cases: Path) -> None:
-    memalign("review", tone, cases, "-o", "review.xlsx", code=0)
-    memalign(
-        "align", tone, "review.xlsx", code=2, says="none of its 3 rows is filled in"
-    )
+    memalign("review tone cases.jsonl -o review.xlsx", code=0)
+    memalign("align tone review.xlsx", code=2, says="none of its 3 rows is filled in")
     wrong: dict[str, dict[str, Any]] = {
         "001": {"value": "maybe"},
         "3-4": {"value": True, "memalign 2": None},
         "plain": {"rationale": 7},
     }
     filled(Path("review.xlsx"), wrong)
-    refused = memalign("align", tone, "review.xlsx", "--source", "ana", code=2)
+    refused = memalign("align tone review.xlsx --source ana", code=2)
     assert (
         "line 2 (001): value 'maybe' is not allowed; use true or false" in refused.err
     )
@@ -196,9 +181,7 @@ def test_a_sheet_error_names_its_row(memalign: Run, tone: str, cases: Path) -> N
     assert "line 4 (plain): rationale must be text" in refused.err
     filled(Path("review.xlsx"), {"001": {"id": "plain", "value": True}})
     memalign(
-        "align",
-        tone,
-        "review.xlsx",
+        "align tone review.xlsx",
         says="line 2 (plain): the row is of case '001': its id was changed",
     )
 
@@ -206,7 +189,7 @@ def test_a_sheet_error_names_its_row(memalign: Run, tone: str, cases: Path) -> N
 def test_what_cannot_be_reviewed_says_why(
     memalign: Run, tone: str, held_out: Path, cases: Path
 ) -> None:
-    memalign("judge", tone, held_out, "-o", "judged.jsonl", code=0)
+    memalign("judge tone held_out.jsonl -o judged.jsonl", code=0)
     for words, said in (
         (
             ("judged.jsonl", "-o", "r.xlsx"),
@@ -222,20 +205,17 @@ def test_what_cannot_be_reviewed_says_why(
         ((held_out, "--examples", held_out, "-o", "r.xlsx"), "holds no judgments"),
         ((held_out,), "Missing option '-o'"),
     ):
-        memalign("review", tone, *words, code=2, says=said)
+        memalign("review tone", *words, code=2, says=said)
     assert not Path("r.xlsx").exists()
     changed = jsonl(Path("changed.jsonl"), [HELD_OUT[0] | {"outputs": "Another."}])
     memalign(
-        "review",
-        tone,
-        "judged.jsonl",
-        "--examples",
+        "review tone judged.jsonl --examples",
         changed,
         "-o",
         "r.xlsx",
         says="has changed since it was",
     )
-    memalign("review", tone, held_out, "-o", "r.xlsx", code=0)
+    memalign("review tone held_out.jsonl -o r.xlsx", code=0)
     memalign(
-        "review", tone, held_out, "-o", "r.xlsx", says="somebody may have filled it in"
+        "review tone held_out.jsonl -o r.xlsx", says="somebody may have filled it in"
     )

@@ -29,7 +29,7 @@ def priced(memalign: Run, endpoint: Endpoint) -> str:
         "--price",
         PRICE,
     )
-    memalign("create", "tone", *settings, code=0)
+    memalign("create tone", *settings, code=0)
     return "tone"
 
 
@@ -41,8 +41,8 @@ def rows(tmp_path: Path) -> Path:
 def test_an_align_dry_run_estimates_without_a_call(
     memalign: Run, priced: str, rows: Path, endpoint: Endpoint
 ) -> None:
-    dry = memalign("align", priced, rows, "--dry-run", "--json", code=0)
-    said = memalign("align", priced, rows, "--dry-run").out
+    dry = memalign("align tone rows.jsonl --dry-run --json", code=0)
+    said = memalign("align tone rows.jsonl --dry-run").out
     assert re.match(
         r"about \d+ calls?, [\d,]+ tokens in, [\d,]+ out, \$[\d.]+ \(an estimate that assumes",
         said,
@@ -52,12 +52,12 @@ def test_an_align_dry_run_estimates_without_a_call(
         [{"id": "x", "inputs": "?", "outputs": "!", "value": "perhaps"}],
     )
     memalign(
-        "align", priced, bad, "--dry-run", code=2, says="line 1 (x)"
+        "align tone", bad, "--dry-run", code=2, says="line 1 (x)"
     )  # it refuses what aligning would
     assert endpoint.requests == []
-    assert memalign("show", priced, "--json").json["version"] == 1
+    assert memalign("show tone --json").json["version"] == 1
     estimate = dry.json["estimate"]
-    usage = memalign("align", priced, rows, "--json").json["usage"]
+    usage = memalign("align tone rows.jsonl --json").json["usage"]
     assert usage["calls"] == len(endpoint.requests)
     assert usage["calls"] * 0.7 <= estimate["calls"] <= usage["calls"] * 1.3
     assert (
@@ -67,15 +67,15 @@ def test_an_align_dry_run_estimates_without_a_call(
     )
     assert usage["cost"] * 0.7 <= estimate["cost"] <= usage["cost"] * 2
     assert (
-        memalign("align", priced, rows, "--dry-run").out == "no model call is needed\n"
+        memalign("align tone rows.jsonl --dry-run").out == "no model call is needed\n"
     ), "all is learned"
 
 
 def test_a_single_call_beyond_the_limit_is_not_made(
     memalign: Run, priced: str, rows: Path, endpoint: Endpoint
 ) -> None:
-    memalign("edit", priced, "--price", "input=100000,output=400000")
-    stopped = memalign("align", priced, rows, "--max-cost", "0.5", "--json")
+    memalign("edit tone --price input=100000,output=400000")
+    stopped = memalign("align tone rows.jsonl --max-cost 0.5 --json")
     assert (stopped.code, endpoint.requests) == (1, [])
     assert "one more call would pass the limit of $0.5" in str(stopped.json)
 
@@ -84,8 +84,7 @@ def test_an_evaluate_dry_run_counts_every_call(
     memalign: Run, priced: str, rows: Path, endpoint: Endpoint
 ) -> None:
     memalign(
-        "align",
-        priced,
+        "align tone",
         jsonl(rows.with_name("few.jsonl"), paying.rows(3, source="ben")),
     )
     endpoint.requests.clear()
@@ -117,7 +116,7 @@ def test_a_limit_stops_only_the_current_align(
         "memalign.models.provider_model.RECORD_TOKENS", 64_000
     )  # twelve rows take six calls
     limit = 0.25
-    stopped = memalign("align", priced, rows, "--max-cost", limit, "--json", code=1)
+    stopped = memalign("align tone rows.jsonl --max-cost", limit, "--json", code=1)
     assert 0 < stopped.json["usage"]["cost"] <= limit
     assert stopped.json["usage"]["calls"] == len(endpoint.requests) > 1
     reasons = {entry["reason"] for entry in stopped.json["pending"]}
@@ -126,20 +125,18 @@ def test_a_limit_stops_only_the_current_align(
         "SpendLimitReached: one more call would pass the limit of $0.25; align again to go on"
     }
     memalign(
-        "align",
-        priced,
-        "--max-cost",
+        "align tone --max-cost",
         limit,
         code=1,
         says="stopped: one more call would pass the limit of $0.25",
     )
     codes = [1]
     while codes[-1] and len(codes) < 30:
-        repeated = memalign("align", priced, "--max-cost", limit, "--json")
+        repeated = memalign("align tone --max-cost", limit, "--json")
         assert 0 <= repeated.json["usage"]["cost"] <= limit
         codes.append(repeated.code)
     assert codes[-1] == 0
-    assert memalign("show", priced, "--ledger", "--json").json["ledger"]["counts"] == {
+    assert memalign("show tone --ledger --json").json["ledger"]["counts"] == {
         "learned": 12
     }
 
@@ -147,11 +144,11 @@ def test_a_limit_stops_only_the_current_align(
 def test_a_limit_that_cannot_hold_loses_nothing(
     memalign: Run, priced: str, rows: Path, endpoint: Endpoint
 ) -> None:
-    memalign("edit", priced, "--price", "")
+    memalign("edit tone --price", "")
     unknown = "max_cost cannot hold: what a call of openai:test costs is not known"
-    memalign("align", priced, rows, "--max-cost", "1", code=2, says=unknown)
+    memalign("align tone rows.jsonl --max-cost 1", code=2, says=unknown)
     assert not endpoint.requests, "it is refused before anything is paid"
-    memalign("align", priced, rows, code=0)
+    memalign("align tone rows.jsonl", code=0)
 
 
 def test_what_a_limit_could_not_count_is_kept_and_a_dry_run_says_so(
@@ -166,21 +163,15 @@ def test_what_a_limit_could_not_count_is_kept_and_a_dry_run_says_so(
 
     endpoint.answer = uncounted
     memalign(
-        "align",
-        priced,
-        rows,
-        "--max-cost",
-        "1",
+        "align tone rows.jsonl --max-cost 1",
         code=2,
         says="the server counts no tokens",
     )
     assert len(endpoint.requests) == 1
     kept = "no model call is needed: an earlier run paid for 1 answer, and kept what it got"
-    memalign("align", priced, rows, "--dry-run", code=0, says=kept)
+    memalign("align tone rows.jsonl --dry-run", code=0, says=kept)
     memalign(
-        "align",
-        priced,
-        rows,
+        "align tone rows.jsonl",
         code=0,
         says="reused 1 answer that an interrupted run had paid for",
     )
@@ -191,7 +182,7 @@ def test_a_stopped_evaluation_resumes_with_the_same_command(
     memalign: Run, priced: str, rows: Path, endpoint: Endpoint
 ) -> None:
     limit = (
-        memalign("evaluate", priced, rows, "--json").json["evaluation"]["usage"]["cost"]
+        memalign("evaluate tone rows.jsonl --json").json["evaluation"]["usage"]["cost"]
         / 2
     )
     endpoint.requests.clear()

@@ -13,31 +13,31 @@ from tests.support.endpoint import Endpoint, bad_request, system_of, user_of
 def test_a_judge_learns_and_its_author_sees_what(
     memalign: Run, tone: str, feedback: Path
 ) -> None:
-    memalign("check", feedback, tone, code=0, says="3 new, 0 changed, 0 unchanged")
+    memalign("check feedback.jsonl tone", code=0, says="3 new, 0 changed, 0 unchanged")
 
-    learned = memalign("align", tone, feedback, code=0)
+    learned = memalign("align tone feedback.jsonl", code=0)
     assert not missing(
         learned.out, "New guidelines", "t-1@ana", "tone is now version 2"
     )
     assert learned.out.splitlines()[-1].startswith("3 learned, new G1-G2, ")
     assert "distil" in learned.err
 
-    shown = memalign("show", tone)
+    shown = memalign("show tone")
     assert not missing(
         shown.out, "Is the reply warm and helpful?", "Guidelines in force"
     )
     assert "must show sympathy before facts (F1)." in shown.out
 
-    memalign("show", tone, "--ledger", says="3 learned")
-    assert "no feedback" not in memalign("guideline", tone, "G1").out
+    memalign("show tone --ledger", says="3 learned")
+    assert "no feedback" not in memalign("guideline tone G1").out
 
 
 def test_an_align_shows_what_the_judge_had_said(
     memalign: Run, tone: str, feedback: Path, endpoint: Endpoint
 ) -> None:
-    memalign("judge", tone, feedback, "-o", "judged.jsonl", code=0)
+    memalign("judge tone feedback.jsonl -o judged.jsonl", code=0)
     asked = len(endpoint.requests)
-    learned = memalign("align", tone, feedback, "--judged", "judged.jsonl", code=0)
+    learned = memalign("align tone feedback.jsonl --judged judged.jsonl", code=0)
     shown = "".join(user_of(body) for body in endpoint.requests[asked:])
     assert 'judge: true because "It answers the question."\nexpert: false\n' in shown
     assert "judge: true\nexpert: true" in shown
@@ -47,7 +47,7 @@ def test_an_align_shows_what_the_judge_had_said(
 def test_judgments_use_the_memory(
     memalign: Run, aligned: str, held_out: Path, endpoint: Endpoint
 ) -> None:
-    judged = memalign("judge", aligned, held_out, code=0)
+    judged = memalign("judge tone held_out.jsonl", code=0)
     assert not missing(judged.out, "h-1", "true")
     assert "3 judged, 2 calls" in judged.out, "experts have judged t-2"
     assert "sympathy before facts" in system_of(endpoint.requests[-1])
@@ -56,38 +56,31 @@ def test_judgments_use_the_memory(
 def test_a_withdrawn_comment_takes_its_guidelines_with_it(
     memalign: Run, aligned: str
 ) -> None:
-    gone = memalign("unalign", aligned, "t-1@ana", code=0)
+    gone = memalign("unalign tone t-1@ana", code=0)
     assert not missing(
         gone.out, "withdrawn: t-1@ana", "Forgotten guidelines", "forgotten"
     )
     assert gone.out.splitlines()[-1].startswith("1 withdrawn, forgot G1-G2, new G3")
-    assert "t-1@ana withdrawn" in " ".join(
-        memalign("show", aligned, "--ledger").out.split()
-    )
-    assert memalign("unalign", aligned, "--source", "ben", "--json").json[
-        "removed"
-    ] == ["t-3@ben"]
+    assert "t-1@ana withdrawn" in " ".join(memalign("show tone --ledger").out.split())
+    assert memalign("unalign tone --source ben --json").json["removed"] == ["t-3@ben"]
 
 
 def test_only_a_real_erase_gives_a_receipt(
     memalign: Run, aligned: str, feedback: Path
 ) -> None:
     memalign(
-        "erase",
-        aligned,
-        "t-1",
-        "--dry-run",
+        "erase tone t-1 --dry-run",
         code=0,
         says="1 case, 1 comment and 2 guidelines would be erased",
     )
-    assert memalign("show", aligned, "--json").json["version"] == 2
-    done = memalign("erase", aligned, "t-1", "--json", "-y", code=0)
+    assert memalign("show tone --json").json["version"] == 2
+    done = memalign("erase tone t-1 --json -y", code=0)
     assert done.json["keys"] == ["t-1@ana"]
     assert done.json["unreachable"]
-    memalign("history", aligned, says="redacted")
-    assert memalign("show", aligned, "--version", "2", "--json").json["feedback"] == 2
-    memalign("align", aligned, feedback, code=1, says="erased on")
-    memalign("align", aligned, feedback, "--allow-erased", code=0)
+    memalign("history tone", says="redacted")
+    assert memalign("show tone --version 2 --json").json["feedback"] == 2
+    memalign("align tone feedback.jsonl", code=1, says="erased on")
+    memalign("align tone feedback.jsonl --allow-erased", code=0)
 
 
 def test_an_erase_that_is_not_complete_exits_with_1(
@@ -97,85 +90,69 @@ def test_an_erase_that_is_not_complete_exits_with_1(
     endpoint.answer = bad_request("no such model")
     assert (
         "pending"
-        in memalign(
-            "erase", aligned, "t-1", "-y", code=1, says="yes, no word is left"
-        ).out
+        in memalign("erase tone t-1 -y", code=1, says="yes, no word is left").out
     )
     endpoint.answer = answers
-    memalign("export", aligned, "-o", "tone.json", code=0)
-    memalign("import", "tone.json", "--name", "copy", code=0)
+    memalign("export tone -o tone.json", code=0)
+    memalign("import tone.json --name copy", code=0)
     memalign(
-        "erase",
-        aligned,
-        "t-2",
-        "-y",
+        "erase tone t-2 -y",
         code=1,
         says="NO, words are left in the judge copy",
     )
-    memalign("erase", "copy", "t-2", "-y", code=0, says="yes, no word is left")
+    memalign("erase copy t-2 -y", code=0, says="yes, no word is left")
 
 
 def test_history_diff_and_rollback_tell_one_story(memalign: Run, aligned: str) -> None:
     assert [
-        each["action"]
-        for each in memalign("history", aligned, "--json").json["versions"]
+        each["action"] for each in memalign("history tone --json").json["versions"]
     ] == [
         "create",
         "align",
     ]
-    changed = memalign("diff", aligned, "1", "2")
+    changed = memalign("diff tone 1 2")
     assert not missing(
         changed.out,
         "+ G1 When a customer is disappointed",
         "t-1@ana: false · Correct but cold.",
     )
-    assert len(memalign("diff", aligned, "1", "2", "--json").json["feedback"]) == 3
+    assert len(memalign("diff tone 1 2 --json").json["feedback"]) == 3
     memalign(
-        "rollback",
-        aligned,
-        "1",
+        "rollback tone 1",
         says="tone is now version 3, with the content of version 1",
     )
-    assert memalign("show", aligned, "--json").json["feedback"] == 0
-    memalign("rollback", aligned, "3", says="nothing changed")
+    assert memalign("show tone --json").json["feedback"] == 0
+    memalign("rollback tone 3", says="nothing changed")
 
 
 def test_a_judge_travels_as_one_file(memalign: Run, aligned: str) -> None:
     memalign(
-        "export",
-        aligned,
-        "-o",
-        "tone.json",
+        "export tone -o tone.json",
         says="wrote version 2 of tone to tone.json",
     )
     memalign(
-        "import", "tone.json", says="nothing changed; tone is still version 2"
+        "import tone.json", says="nothing changed; tone is still version 2"
     )  # nothing changed
     added = "copy is at version 1: 3 feedback added, 2 guidelines added (G1, G2)"
     memalign(
-        "import",
-        "tone.json",
-        "--name",
-        "copy",
-        "--registry",
-        "sqlite:///other.db",
+        "import tone.json --name copy --registry sqlite:///other.db",
         says=added,
     )
-    memalign("guideline", aligned, "--add", "Greet first.")
-    dropped = memalign("import", "tone.json").out
+    memalign("guideline tone --add", "Greet first.")
+    dropped = memalign("import tone.json").out
     assert "tone is at version 4: 1 guideline removed (G3)" in dropped, (
         "what is replaced is named"
     )
     Path("tone.json").write_text("{}", "utf-8")
-    memalign("import", "tone.json", code=2)
+    memalign("import tone.json", code=2)
 
 
 def test_a_judge_is_deleted_only_after_confirmation(
     memalign: Run, aligned: str
 ) -> None:
-    memalign("delete", aligned, code=2, says="--yes")
-    assert memalign("delete", aligned, "--yes", "--json").json["deleted"] is True
-    assert memalign("list", "--json").json == {"judges": []}
+    memalign("delete tone", code=2, says="--yes")
+    assert memalign("delete tone --yes --json").json["deleted"] is True
+    assert memalign("list --json").json == {"judges": []}
 
 
 def test_an_edit_keeps_memory(memalign: Run, aligned: str, tmp_path: Path) -> None:
@@ -183,12 +160,12 @@ def test_an_edit_keeps_memory(memalign: Run, aligned: str, tmp_path: Path) -> No
         "Is it kind? {{ inputs }} {{ outputs }}\n", "utf-8"
     )
     changes = ("--instructions", "@new.txt", "-k", "2", "--param", "temperature=0.5")
-    memalign("edit", aligned, *changes, says="tone is now version 3")
-    now = memalign("show", aligned, "--json").json
+    memalign("edit tone", *changes, says="tone is now version 3")
+    now = memalign("show tone --json").json
     assert now["instructions"] == "Is it kind? {{ inputs }} {{ outputs }}"
     assert (now["retrieval_k"], now["parameters"]) == (2, {"temperature": 0.5})
     assert len(now["guidelines"]) == 2
-    memalign("edit", aligned, says="nothing changed")
+    memalign("edit tone", says="nothing changed")
 
 
 def test_words_of_others_cannot_steer_the_terminal(
@@ -198,7 +175,7 @@ def test_words_of_others_cannot_steer_the_terminal(
         "rationale": "\x1b[2J\x1b]0;owned\x07 [bold]fine[/bold]",
         "value": True,
     }
-    judged = memalign("judge", tone, held_out)
+    judged = memalign("judge tone held_out.jsonl")
     assert "\x1b" not in judged.out
     assert "[bold]fine[/bold]" in judged.out
 
@@ -211,7 +188,7 @@ def test_a_long_align_fits_a_screen_or_two(
         | {"id": f"n-{n}", "outputs": f"Reply {n}.", "rationale": f"Cold, {n}."}
         for n in range(120)
     ]
-    printed = memalign("align", tone, jsonl(tmp_path / "rows.jsonl", rows), code=0).out
+    printed = memalign("align tone", jsonl(tmp_path / "rows.jsonl", rows), code=0).out
     assert not missing(
         printed,
         "(20 of 120; for all: memalign show tone --ledger)",
@@ -226,8 +203,8 @@ def test_a_long_align_fits_a_screen_or_two(
 def test_an_erase_by_key_or_person_shows_what_goes_and_asks(
     memalign: Run, aligned: str, what: tuple[str, ...]
 ) -> None:
-    before = memalign("show", aligned, "--json").json["version"]
-    refused = memalign("erase", aligned, *what, code=2)
+    before = memalign("show tone --json").json["version"]
+    refused = memalign("erase tone", *what, code=2)
     assert not missing(
         refused.err,
         "would be erased",
@@ -236,33 +213,33 @@ def test_an_erase_by_key_or_person_shows_what_goes_and_asks(
         "add --yes",
     )
     assert "pending" not in refused.err, "an erase learns it again at once"
-    assert memalign("show", aligned, "--json").json["version"] == before
-    preview = memalign("erase", aligned, *what, "--dry-run", "--json", code=0).json
-    receipt = memalign("erase", aligned, *what, "--yes", "--json").json
+    assert memalign("show tone --json").json["version"] == before
+    preview = memalign("erase tone", *what, "--dry-run", "--json", code=0).json
+    receipt = memalign("erase tone", *what, "--yes", "--json").json
     for counted in ("counts", "keys", "cases", "guidelines", "versions"):
         assert receipt[counted] == preview[counted]
-    assert receipt["latest"] == memalign("show", aligned, "--json").json["version"]
-    again = memalign("erase", aligned, *what, "--yes", code=2)
+    assert receipt["latest"] == memalign("show tone --json").json["version"]
+    again = memalign("erase tone", *what, "--yes", code=2)
     assert "it was erased on" in again.err
 
 
 def test_a_pinned_wording_is_shown_before_it_goes_and_a_locked_case_is_named(
     memalign: Run, aligned: str
 ) -> None:
-    memalign("guideline", aligned, "G1", "--pin", "--by", "olga", code=0)
-    memalign("lock", aligned, "t-1", code=0)
-    preview = memalign("erase", aligned, "t-1", "--dry-run", code=0)
+    memalign("guideline tone G1 --pin --by olga", code=0)
+    memalign("lock tone t-1", code=0)
+    preview = memalign("erase tone t-1 --dry-run", code=0)
     assert not missing(
         preview.out,
         "that people wrote or confirmed: G1",
         "G1 (olga):",
         "locked no longer: t-1",
     )
-    done = memalign("erase", aligned, "t-1", "-y", code=0, says="yes, no word is left")
+    done = memalign("erase tone t-1 -y", code=0, says="yes, no word is left")
     assert not missing(
         done.out,
         "that people wrote or confirmed: G1",
         "locked no longer: t-1",
         "looked for:",
     )
-    memalign("guideline", aligned, "G1", code=2)
+    memalign("guideline tone G1", code=2)
