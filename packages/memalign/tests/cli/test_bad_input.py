@@ -75,46 +75,38 @@ def test_a_mistyped_registry_is_not_created(memalign: Run, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("arguments", "named"),
+    ("command", "named"),
     [
-        (("unalign", "tone", "t-9"), "no feedback 't-9'"),
-        (("unalign", "tone", "t-404"), "memalign show tone --ledger"),
-        (("unalign", "tone"), "name feedback by id"),
-        (("erase", "tone", "t-9"), "t-9"),
-        (("show", "tone", "--version", "9"), "no version 9"),
-        (("guideline", "tone", "--pin"), "name the guideline to change"),
-        (("guideline", "tone", "G1", "--add", "x"), "--add"),
-        (("models", "pull", "gpt-5", "--yes"), "unknown embedded model"),
+        ("unalign tone t-9", "no feedback 't-9'"),
+        ("unalign tone t-404", "memalign show tone --ledger"),
+        ("unalign tone", "name feedback by id"),
+        ("erase tone t-9", "t-9"),
+        ("show tone --version 9", "no version 9"),
+        ("guideline tone --pin", "name the guideline to change"),
+        ("guideline tone G1 --add x", "--add"),
+        ("models pull gpt-5 --yes", "unknown embedded model"),
         (
-            ("judge", "tone", "feedback.jsonl", "-o", "s3://lake/b.jsonl?sig=0f6c"),
+            "judge tone feedback.jsonl -o s3://lake/b.jsonl?sig=0f6c",
             "is a URL; copy the file to this",
         ),
         (
-            ("judge", "tone", "feedback.jsonl", "-o", "out.csv"),
+            "judge tone feedback.jsonl -o out.csv",
             "judgments are kept as JSON lines, so that a run can",
         ),
-        *(
-            (
-                (command, "tone", "feedback.jsonl", "--max-cost", limit),
-                "dollars above 0",
-            )
-            for command, limit in (
-                ("align", "nan"),
-                ("align", "0"),
-                ("judge", "0"),
-                ("evaluate", "0"),
-            )
-        ),
-        (("lock", "tone", "t-9"), "no case 't-9' in memory"),
-        (("lock", "tone", "t-1@ana"), "as ID@SOURCE"),
-        (("lock", "tone", "t-1", "--unlock"), "is not locked"),
-        (("edit", "tone", "--dismiss", "t-1", "t-3"), "no conflict between these"),
+        ("align tone feedback.jsonl --max-cost nan", "dollars above 0"),
+        ("align tone feedback.jsonl --max-cost 0", "dollars above 0"),
+        ("judge tone feedback.jsonl --max-cost 0", "dollars above 0"),
+        ("evaluate tone feedback.jsonl --max-cost 0", "dollars above 0"),
+        ("lock tone t-9", "no case 't-9' in memory"),
+        ("lock tone t-1@ana", "as ID@SOURCE"),
+        ("lock tone t-1 --unlock", "is not locked"),
+        ("edit tone --dismiss t-1 t-3", "no conflict between these"),
     ],
 )
 def test_an_unknown_key_says_what_there_is(
-    memalign: Run, aligned: str, arguments: tuple[str, ...], named: str
+    memalign: Run, aligned: str, command: str, named: str
 ) -> None:
-    assert "0f6c" not in memalign(*arguments, code=2, says=named).err
+    assert "0f6c" not in memalign(command, code=2, says=named).err
     assert memalign("show tone --json").json["version"] == 2
 
 
@@ -151,20 +143,18 @@ def test_broken_rows_are_named_and_nothing_learned(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "named"),
+    ("command", "named"),
     [
-        (("alig",), "align"),
-        (("align",), "NAME"),
-        (("create", "tone", "--value-type", "bool"), "--instructions"),
-        (("judge", "tone", "x.jsonl", "--concurrency", "0"), "--concurrency"),
-        (("judge", "tone", "x.jsonl", "--versio", "2"), "--version"),
-        (("diff", "tone", "one", "2"), "V1"),
+        ("alig", "align"),
+        ("align", "NAME"),
+        ("create tone --value-type bool", "--instructions"),
+        ("judge tone x.jsonl --concurrency 0", "--concurrency"),
+        ("judge tone x.jsonl --versio 2", "--version"),
+        ("diff tone one 2", "V1"),
     ],
 )
-def test_wrong_use_says_what_was_meant(
-    memalign: Run, arguments: tuple[str, ...], named: str
-) -> None:
-    wrong = memalign(*arguments, code=2)
+def test_wrong_use_says_what_was_meant(memalign: Run, command: str, named: str) -> None:
+    wrong = memalign(command, code=2)
     assert wrong.out == ""
     assert named in wrong.err
-    memalign(*arguments, "--json", says="UsageError")
+    memalign(command, "--json", says="UsageError")
