@@ -1,4 +1,5 @@
-"""What is in the repository: its folder, the files that git tracks or would track, its pages, and the benchmarks."""
+"""What is in the repository: its folder, the files that git tracks or would track, its
+pages, and the benchmarks."""
 
 from __future__ import annotations
 
@@ -50,7 +51,8 @@ def tracked_files() -> list[Path]:
 
 
 def commands(block: str) -> Iterator[list[str]]:
-    """The words of every `memalign …` and `export …` in a block for a shell, without comments and pipes."""
+    """The words of every `memalign …` and `export …` in a block for a shell, without
+    comments and pipes."""
     for line in block.replace("\\\n", " ").splitlines():
         command = line.strip().removeprefix("$ ")
         if command.startswith(("memalign ", "export ")):
@@ -82,7 +84,8 @@ def commands_of(page: Path) -> list[list[str]]:
 def benchmark(
     name: str, *arguments: object, check: bool = True
 ) -> subprocess.CompletedProcess[str]:
-    """Run a script of benchmarks/ as a command would, in this process, which has all libraries at hand."""
+    """Run a script of benchmarks/ as a command would, in this process, which has all
+    libraries at hand."""
     script = ROOT / "benchmarks" / name
     command = [str(script), *map(str, arguments)]
     out = io.StringIO()

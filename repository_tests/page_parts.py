@@ -48,7 +48,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     return "\n".join([lines[0], "|---" * len(head) + "|", *lines[1:]]) + "\n"
 
 
-# -- facts -------------------------------------------------------------------------------------------------------------
+# -- facts -----------------------------------------------------------------------------
 
 
 def embedded_models() -> str:
@@ -186,7 +186,7 @@ def _type(schema: Mapping[str, Any]) -> str:
     return str(schema.get("type", "any JSON value"))
 
 
-# -- prompts -----------------------------------------------------------------------------------------------------------
+# -- prompts ---------------------------------------------------------------------------
 
 INSTRUCTIONS = "Is the reply helpful?\nQuery: {{ inputs }}\nReply: {{ outputs }}"
 CASE = {"inputs": "My glass arrived in pieces!", "outputs": "Please fill in the form."}
@@ -266,7 +266,8 @@ def prompts() -> dict[str, str]:
 
 
 def _decision(model: ScriptedChatModel) -> dict[str, str]:
-    """The request of a decision model about the same reply, as it goes over the wire, its answer, and the judgment."""
+    """The request of a decision model about the same reply, as it goes over the wire,
+    its answer, and the judgment."""
     bodies: list[Any] = []
 
     def decide(body: Any) -> Any:
@@ -356,7 +357,7 @@ def _json(value: object, indent: str = "") -> str:
     )
 
 
-# -- a month -----------------------------------------------------------------------------------------------------------
+# -- a month ---------------------------------------------------------------------------
 
 MONTH = {
     "4 aligns of 50 comments, a chat model judges": (4, 24_155, 0, 2_665),
@@ -367,7 +368,8 @@ MONTH = {
         7_329_200,
     ),
 }
-"""Calls and tokens of a month (in, of these cached, out), counted once by a server that bills its cache as OpenAI does."""
+"""Calls and tokens of a month (in, of these cached, out), counted once by a server that
+bills its cache as OpenAI does."""
 CHAT = (
     "openai:gpt-4.1-mini",
     "google:gemini-3.1-flash-lite",
@@ -410,7 +412,7 @@ def _dollars(name: str, tokens: tuple[int, int, int]) -> float:
     return cost
 
 
-# -- the reference of commands and of Python ---------------------------------------------------------------------------
+# -- the reference of commands and of Python -------------------------------------------
 
 ENTRY = re.compile(r"^::: ([\w.]+)\n((?:    .*\n)*)", re.MULTILINE)
 MEMBERS = re.compile(r"members: \[(.*?)\]")
@@ -425,7 +427,8 @@ def commands() -> str:
 
 
 def names(page: str) -> str:
-    """The names of a page of the Python reference, each with its arguments and its first sentence."""
+    """The names of a page of the Python reference, each with its arguments and its
+    first sentence."""
     text = (DOCS / "reference" / "api" / f"{page}.md").read_text("utf-8")
     rows = []
     for target, options in ENTRY.findall(text):
@@ -474,7 +477,7 @@ def _name_row(name: str, thing: Any) -> tuple[str, str]:
     return f"`{name}{arguments}`", told
 
 
-# -- all of them -------------------------------------------------------------------------------------------------------
+# -- all of them -----------------------------------------------------------------------
 
 FACTS: tuple[Any, ...] = (
     embedded_models,

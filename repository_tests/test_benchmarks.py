@@ -32,7 +32,7 @@ loopback = import_module("loopback")
 Body = dict[str, Any]
 
 
-# -- fetch.py ----------------------------------------------------------------------------------------------------------
+# -- fetch.py --------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -111,7 +111,8 @@ SMALL: dict[str, tuple[dict[str, str], dict[str, tuple[object, str | None]]]] = 
 def fetched(
     hub: Hub, folder: Path, sets: Mapping[str, Mapping[str, str]], **digests: str
 ) -> tuple[subprocess.CompletedProcess[str], Any]:
-    """Fetch sets from a hub by the true file of sources with other files in it; the tasks that there are then."""
+    """Fetch sets from a hub by the true file of sources with other files in it; the
+    tasks that there are then."""
     text = (BENCHMARKS / "sources.toml").read_text("utf-8")
     true = tomllib.loads(text)
     lines = list[str]()
@@ -202,13 +203,14 @@ def test_every_source_has_a_reader_a_licence_and_a_revision() -> None:
         )
 
 
-# -- learns.py ---------------------------------------------------------------------------------------------------------
+# -- learns.py -------------------------------------------------------------------------
 
 COLOURS = ("red", "blue", "green", "grey")
 
 
 def data_of(folder: Path, cases: int = 60) -> Path:
-    """Two small tasks: replies that are good where they have a date, and pairs of which the longer one is better."""
+    """Two small tasks: replies that are good where they have a date, and pairs of which
+    the longer one is better."""
     folder.mkdir()
     replies = []
     pairs = []
@@ -350,7 +352,7 @@ def test_a_dry_run_says_calls_and_dollars_and_asks_nothing(tmp_path: Path) -> No
     assert not (data / "judged").exists()
 
 
-# -- house_rules.py ---------------------------------------------------------------------------------
+# -- house_rules.py --------------------------------------------------------------------
 
 
 def test_house_rules_prints_what_is_there_beside_what_needs_no_model(
@@ -440,7 +442,7 @@ def test_a_simulated_model_learns_from_comments_and_follows_rules(
     assert len(cases) > 9
 
 
-# -- labels.py and coverage.py -----------------------------------------------------------------------------------------
+# -- labels.py and coverage.py ---------------------------------------------------------
 
 
 def test_the_table_of_labels_is_the_documents() -> None:
@@ -449,7 +451,8 @@ def test_the_table_of_labels_is_the_documents() -> None:
 
 
 def test_intervals_and_promises_hold_in_worlds_whose_truth_is_known() -> None:
-    """A few worlds of the 10,000 of docs/results.md: enough to see an interval that is far too narrow."""
+    """A few worlds of the 10,000 of docs/results.md: enough to see an interval that is
+    far too narrow."""
     lines = benchmark("coverage.py", "--worlds", 400).stdout.splitlines()
     every = next(line for line in lines if line.startswith("| all |"))
     held, own = (

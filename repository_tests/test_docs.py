@@ -180,7 +180,8 @@ FILES = dict.fromkeys(
 FILES |= {"attacks.jsonl": "held_out.jsonl"}
 """Files that pages speak of, by those of examples/support that take their place."""
 ELSEWHERE = ("s3://", ".parquet", "--dismiss")
-"""What marks commands that need another machine, a package that is not everywhere, or a conflict."""
+"""What marks commands that need another machine, a package that is not everywhere, or a
+conflict."""
 GUIDES = [
     f"docs/how-to/{name}.md"
     for name in (
@@ -208,7 +209,8 @@ def test_the_commands_of_a_page_run_in_their_order(
         if words[1] in ("erase", "unalign", "delete") and "--dry-run" not in words:
             matching.append("--yes")
         done = invoke(*matching)
-        # A judge that calls everything helpful is no good judge: gates may say so, and feedback may be pending.
+        # A judge that calls everything helpful is no good judge: gates may say so, and
+        # feedback may be pending.
         assert done.code in (0, 1, 3), f"{shlex.join(words)}: {done.err}"
         assert "Traceback" not in done.err
 
@@ -309,7 +311,8 @@ def test_the_experts_tutorial_names_what_the_page_shows() -> None:
 def test_the_recipe_for_pytest_asks_once(
     reader: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The two tests of the page, as a user runs them: the second run reads the judgment files and asks no model."""
+    """The two tests of the page, as a user runs them: the second run reads the judgment
+    files and asks no model."""
     (recipe,) = re.findall(
         r"^<!-- pytest -->\n+```python\n(.*?)^```$",
         (DOCS / "how-to/pytest.md").read_text("utf-8"),
@@ -344,7 +347,8 @@ def test_the_recipe_for_pytest_asks_once(
     first = subprocess.run(command, capture_output=True, text=True, check=False)
     asked = len(reader.requests)
     assert asked > 2, first.stdout
-    # The model here calls every reply helpful, and people say of half the held-out ones that they are not.
+    # The model here calls every reply helpful, and people say of half the held-out ones
+    # that they are not.
     assert "1 failed, 1 passed" in first.stdout, first.stdout
     second = subprocess.run(command, capture_output=True, text=True, check=False)
     assert second.returncode == first.returncode
@@ -412,7 +416,8 @@ DIALECT = re.compile(
     r"^(?:What|Whoever|Whatever|Of|Who|Whether|Nor)\b(?!.*\?$)"
     r"|\b(?:anew|[Ww]hoever|dear|thereby|is none|a row a row)\b"
 )
-"""Beginnings and words of sentences that make a reader start again: "What is erased is …", "Of a pair each side …"."""
+"""Beginnings and words of sentences that make a reader start again: "What is erased is
+…", "Of a pair each side …"."""
 
 
 @pytest.mark.parametrize(
@@ -506,11 +511,13 @@ def test_every_page_is_in_the_sites_navigation() -> None:
 
 MOST_PAGES = 40
 MOST_LINES = 150
-"""Of a page that is read from its beginning to its end; reference and decisions are looked up, and are not counted."""
+"""Of a page that is read from its beginning to its end; reference and decisions are
+looked up, and are not counted."""
 
 
 def test_the_site_is_read_in_one_go() -> None:
-    """Counted are tutorials, tasks, explanations, results, the first page and the page on dependencies."""
+    """Counted are tutorials, tasks, explanations, results, the first page and the page
+    on dependencies."""
     read = [page for page in WRITTEN if page.is_relative_to(DOCS)]
     read = [page for page in read if not {"reference", "decisions"} & {*page.parts}]
     assert len(read) <= MOST_PAGES
@@ -541,7 +548,7 @@ def test_every_block_of_python_runs_or_says_why_not(page: Path) -> None:
         assert mark or name_of(page) in NOT_RUN
 
 
-# -- what the code knows better ----------------------------------------------------------------------------------------
+# -- what the code knows better --------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -774,7 +781,7 @@ def test_a_message_on_a_page_is_one_of_the_code(name: str) -> None:
     assert {part for part in parts if part and part not in code} <= COMPOSED
 
 
-# -- the public surface ------------------------------------------------------------------------------------------------
+# -- the public surface ----------------------------------------------------------------
 
 
 @pytest.fixture

@@ -101,7 +101,7 @@ def test_a_story_runs_learns_and_forgets(
     assert re.search(r"^forgotten: G\d+ ", out, re.MULTILINE)
 
 
-# -- the notebooks -----------------------------------------------------------------------------------------------------
+# -- the notebooks ---------------------------------------------------------------------
 
 
 def cells(notebook: str) -> list[tuple[str, str]]:

@@ -1,4 +1,5 @@
-"""The page on file formats lists the fields of the values that are written and read, no more and no fewer."""
+"""The page on file formats lists the fields of the values that are written and read, no
+more and no fewer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The lines that other-frameworks.md and pytest.md in docs/how-to show run inside the frameworks that are installed."""
+"""The lines that other-frameworks.md and pytest.md in docs/how-to show run inside the
+frameworks that are installed."""
 
 from __future__ import annotations
 
@@ -170,7 +171,7 @@ def test_every_part_of_the_page_is_tried() -> None:
     assert PARTS.keys() == {*INSIDE, "pytest"}
 
 
-# -- optimizers of prompts: docs/how-to/optimize-prompts.md ------------------------------------------------------------
+# -- optimizers of prompts: docs/how-to/optimize-prompts.md ----------------------------
 
 OPTIMIZERS = (ROOT / "docs/how-to/optimize-prompts.md").read_text("utf-8")
 QUERIES = [

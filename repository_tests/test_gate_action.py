@@ -21,7 +21,8 @@ ACTION = ROOT / ".github" / "actions" / "gate"
 def test_the_script_passes_good_judges_and_fails_worse(
     good: bool, provider: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The build has a judge's bundle, labelled cases and a file of judgments, and neither a key nor a server."""
+    """The build has a judge's bundle, labelled cases and a file of judgments, and
+    neither a key nor a server."""
     texts = [f"{'fine' if n % 2 else 'poor'} reply {n}" for n in range(60)]
     rows = [
         {"id": f"h-{n}", "outputs": text, "value": "fine" in text}

@@ -45,7 +45,8 @@ def test_importing_memalign_loads_no_provider_and_nothing_heavy() -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     ).stdout.split()
     assert loaded == []
-    # A room may not share its name with a public function: importing it would put the module in the function's place.
+    # A room may not share its name with a public function: importing it would put the
+    # module in the function's place.
     script = "import memalign, memalign.evaluation, sys; sys.exit(not callable(memalign.evaluate))"
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
 
@@ -96,7 +97,8 @@ def test_no_word_of_a_message_or_page_is_there_twice() -> None:
 
 
 def test_no_file_names_a_package_registry() -> None:
-    # Put together here, so that this file does not name them either. A lock or a script that names one breaks for
+    # Put together here, so that this file does not name them either. A lock or a script
+    # that names one breaks for
     # everybody behind a mirror.
     hosts = [
         "pypi" + ".org",
@@ -119,7 +121,7 @@ def test_no_file_names_a_package_registry() -> None:
     ] == []
 
 
-# -- dependencies and their locks --------------------------------------------------------------------------------------
+# -- dependencies and their locks ------------------------------------------------------
 
 
 def names(requirements: list[str]) -> set[str]:
@@ -222,7 +224,7 @@ def test_every_direct_dependency_has_its_documented_line() -> None:
     assert {name for name in wanted if f"`{name}" not in text} == set()
 
 
-# -- licence, version, links, and the guard of the tests themselves ----------------------------------------------------
+# -- licence, version, links, and the guard of the tests themselves --------------------
 
 
 def test_every_package_has_one_licence_and_one_version() -> None:

@@ -1,4 +1,5 @@
-"""The first page keeps its promises: what it prints is what it says, and its figures are those of the pages it names."""
+"""The first page keeps its promises: what it prints is what it says, and its figures
+are those of the pages it names."""
 
 from __future__ import annotations
 
@@ -86,7 +87,8 @@ def test_the_tables_of_the_first_page_have_five_rows() -> None:
 
 
 def test_one_word_stands_for_the_missing_address() -> None:
-    """With an address, one replacement of REPOSITORY-URL fills every hole; until then nothing pretends to have one."""
+    """With an address, one replacement of REPOSITORY-URL fills every hole; until then
+    nothing pretends to have one."""
     packages = [ROOT / "packages" / name for name in ("memalign", "memalign-server")]
     assert all(
         "REPOSITORY-URL" in (package / "pyproject.toml").read_text("utf-8")
@@ -102,7 +104,7 @@ def test_one_word_stands_for_the_missing_address() -> None:
         )
 
 
-# -- CONTRIBUTING: the way through the files ---------------------------------------------------------------------------
+# -- CONTRIBUTING: the way through the files -------------------------------------------
 
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
 SOURCE = Path(memalign.__file__).parent

@@ -31,7 +31,8 @@ def is_test(name: str) -> bool:
 
 
 def belongs(name: str, place: str) -> bool:
-    """Return whether a file is of a place: `tests`, `folder/*.py` for the folder itself, `folder` for all below it."""
+    """Return whether a file is of a place: `tests`, `folder/*.py` for the folder
+    itself, `folder` for all below it."""
     if place == "tests" or is_test(name):
         return place == "tests" and is_test(name)
     folder = place.removesuffix("*.py").rstrip("/") + "/"

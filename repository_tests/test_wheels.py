@@ -150,7 +150,8 @@ def test_the_library_works_alone_and_the_server_adds_its_command(
 def test_a_package_page_shows_how_to_install_it_and_links_nowhere(
     wheels: dict[str, Path],
 ) -> None:
-    """An index shows the page apart from the repository, where a relative link would lead nowhere."""
+    """An index shows the page apart from the repository, where a relative link would
+    lead nowhere."""
     for name, wheel in wheels.items():
         files = zipfile.ZipFile(wheel)
         (metadata,) = [
@@ -187,7 +188,7 @@ def test_the_workflow_runs_what_ci_runs_on_every_python() -> None:
     assert "repository_tests/test_readme.py" in steps
 
 
-# -- with the index that pip uses: slow, and run every night ------------------------------------------------------------
+# -- with the index that pip uses: slow, and run every night ---------------------------
 
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 PYENV = (

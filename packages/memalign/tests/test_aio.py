@@ -1,4 +1,5 @@
-"""Synchronous calls share one loop: inside notebooks, from threads, after Ctrl-C, in forked children."""
+"""Synchronous calls share one loop: inside notebooks, from threads, after Ctrl-C, in
+forked children."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Whatever reads text from outside takes twice as long for twice as much, and no more: a long text holds nobody up."""
+"""Whatever reads text from outside takes twice as long for twice as much, and no more:
+a long text holds nobody up."""
 
 from __future__ import annotations
 

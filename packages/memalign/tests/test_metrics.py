@@ -45,7 +45,8 @@ def test_a_measure_of_a_hand_computed_table(measure, pairs, value):
 
 
 def test_krippendorffs_own_example():
-    # "Computing Krippendorff's Alpha-Reliability" (2011), section C: four observers, twelve units, missing data.
+    # "Computing Krippendorff's Alpha-Reliability" (2011), section C: four observers,
+    # twelve units, missing data.
     observers = (
         (1, 2, 3, 3, 2, 1, 4, 1, 2, None, None, None),
         (1, 2, 3, 3, 2, 2, 4, 1, 2, 5, None, 3),

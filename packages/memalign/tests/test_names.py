@@ -1,4 +1,5 @@
-"""One person, however their name is spelled; and two people where only a reader could take them for one."""
+"""One person, however their name is spelled; and two people where only a reader could
+take them for one."""
 
 from __future__ import annotations
 

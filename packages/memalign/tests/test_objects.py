@@ -65,7 +65,7 @@ def rows(count: int = 3) -> list[RawRow]:
     ]
 
 
-# -- as JSON -----------------------------------------------------------------------------------------------------------
+# -- as JSON ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_pydantic_and_others_can_read_the_types_of_a_judge() -> None:
     assert get_type_hints(Judge).keys() == {setting.name for setting in fields(Judge)}
 
 
-# -- in a notebook -----------------------------------------------------------------------------------------------------
+# -- in a notebook ---------------------------------------------------------------------
 
 
 def test_a_repr_is_a_few_lines() -> None:
@@ -222,7 +222,7 @@ def test_a_notebook_shows_progress_without_asking(
     assert len(pictures) == before
 
 
-# -- as a condition ----------------------------------------------------------------------------------------------------
+# -- as a condition --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

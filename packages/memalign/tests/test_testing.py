@@ -1,4 +1,5 @@
-"""The fakes do what their users rely on: order, a record of what was asked, deterministic usage and vectors."""
+"""The fakes do what their users rely on: order, a record of what was asked,
+deterministic usage and vectors."""
 
 from __future__ import annotations
 

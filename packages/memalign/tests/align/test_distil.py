@@ -1,4 +1,5 @@
-"""What a distillation costs, one call for fifty, in which order, what fits, and what becomes of wrong answers."""
+"""What a distillation costs, one call for fifty, in which order, what fits, and what
+becomes of wrong answers."""
 
 from __future__ import annotations
 
@@ -396,7 +397,7 @@ def test_a_denied_reflection_stops_the_align_before_any_change() -> None:
         learn(denied, spoken(["more"]))
 
 
-# -- in what order: like cases with other labels side by side, at any number of them -----------------------------------
+# -- in what order: like cases with other labels side by side, at any number of them ---
 
 GROUPS = 4
 EACH = 30
@@ -438,7 +439,7 @@ def test_like_cases_with_other_labels_stand_together(
     assert sum(a != b for a, b in itertools.pairwise(labels)) > 0.8 * pairs
 
 
-# -- long cases, and a model of little context: every prompt fits, and the expert's words are in it --------------------
+# -- long cases, and a model of little context: every prompt fits, and the expert's words are in it ---
 
 RULE_FOR_EACH = by_kind(
     changes=lambda request: {

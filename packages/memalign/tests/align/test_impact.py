@@ -1,4 +1,5 @@
-"""The impact of an align: taught cases judged again, before and after, only where it is asked for."""
+"""The impact of an align: taught cases judged again, before and after, only where it is
+asked for."""
 
 from __future__ import annotations
 

@@ -46,7 +46,8 @@ MODELS = [
     (50, False, bool),
     (1, True, bool),
 ]
-"""How many records a call of distillation holds, whether the model is a weak one, and what the verdict is."""
+"""How many records a call of distillation holds, whether the model is a weak one, and
+what the verdict is."""
 KINDS = ("judgment", "changes")
 WAYS: list[dict[str, Any]] = [
     {"shard_size": size, "weak": weak} for size, weak in SETTINGS

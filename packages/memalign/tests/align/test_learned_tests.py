@@ -1,4 +1,5 @@
-"""Tests that a model proposes: those that the labels bear out are admitted, none that chance would explain."""
+"""Tests that a model proposes: those that the labels bear out are admitted, none that
+chance would explain."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ def memory(rows: Iterable[Feedback]) -> Memory:
     )
 
 
-# -- proposed by a model -----------------------------------------------------------------------------------------------
+# -- proposed by a model ---------------------------------------------------------------
 
 SLASH: dict[str, Any] = {
     "kind": "shape",
@@ -82,7 +83,8 @@ def proposed(
     in_view: Any = None,
     judged: Any = (),
 ) -> tuple[CodeTest, ...]:
-    """Those of the tests of one change that are admitted, about the feedback of one label or all."""
+    """Those of the tests of one change that are admitted, about the feedback of one
+    label or all."""
     judge = desk().replace(
         feedback_value_type=value_type,
         memory=learned,
@@ -237,7 +239,7 @@ def test_where_none_are_asked_for_none_would_be_admitted(labels: list[bool]) -> 
     assert bool(admitted) == (any(labels) and decidable(labelled_cases(learned, BOOL)))
 
 
-# -- chance ------------------------------------------------------------------------------------------------------------
+# -- chance ----------------------------------------------------------------------------
 
 counts = st.integers(0, 12)
 tables = st.tuples(counts, counts, counts, counts)
@@ -251,7 +253,7 @@ def test_chance_is_that_of_the_field(table: tuple[int, int, int, int]) -> None:
     assert chance(table) == pytest.approx(fisher)
 
 
-# -- in an align -------------------------------------------------------------------------------------------------------
+# -- in an align -----------------------------------------------------------------------
 
 
 def desk(*changes: Any) -> Judge:

@@ -1,4 +1,5 @@
-"""What becomes of a lesson: several people, duplicates, revisions, and what a person writes by hand."""
+"""What becomes of a lesson: several people, duplicates, revisions, and what a person
+writes by hand."""
 
 from __future__ import annotations
 
@@ -504,7 +505,7 @@ def test_what_waits_after_forgetting_without_a_model_keeps_few_keys(
     assert any("what other feedback lost waits" in note for note in result.notes)
 
 
-# -- rules that may not enter a prompt, and several rules in one comment -----------------------------------------------
+# -- rules that may not enter a prompt, and several rules in one comment ---------------
 
 COPY = "The answer to case1 is a long text of more than eight words."
 COPIED = "it copies eight words of what was judged (outputs)"

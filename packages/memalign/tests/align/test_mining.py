@@ -1,4 +1,5 @@
-"""Tests that code finds in labels and comments: on the comments that name them, and none that chance would explain."""
+"""Tests that code finds in labels and comments: on the comments that name them, and
+none that chance would explain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A distillation is one call whatever its answer looks like: a bad entry costs itself, never the answer."""
+"""A distillation is one call whatever its answer looks like: a bad entry costs itself,
+never the answer."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ GOOD = [
 
 
 def learned(text: str) -> tuple[int, list[str], dict[Any, str]]:
-    """Align with a model that answers this text: how many calls, which rules, and the state of the feedback."""
+    """Align with a model that answers this text: how many calls, which rules, and the
+    state of the feedback."""
 
     def answer(request: ChatRequest) -> ChatReply:
         data, problem = answer_object(text, request.schema, optional=request.optional)

@@ -1,4 +1,5 @@
-"""Guidelines of the same words, revisions, and those that no longer fit: which stands, and who is told."""
+"""Guidelines of the same words, revisions, and those that no longer fit: which stands,
+and who is told."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ def texts(judge: Judge) -> list[str]:
 
 
 def taught(*rules: tuple[str, str], **changes: Any) -> tuple[Judge, ScriptedChatModel]:
-    """A judge to which each (source, rule) was said at once, of a case of its own, and which distils each alone."""
+    """A judge to which each (source, rule) was said at once, of a case of its own, and
+    which distils each alone."""
     judge, model = judge_in(World(), **changes)
     judge = learn(
         judge,

@@ -1,4 +1,5 @@
-"""Anything may be done to a judge, in any order, while its model misbehaves: what must hold holds after every step."""
+"""Anything may be done to a judge, in any order, while its model misbehaves: what must
+hold holds after every step."""
 
 from __future__ import annotations
 
@@ -89,7 +90,8 @@ def alive(memory: Memory) -> set[str]:
 
 
 class Hand:
-    """Feedback as hypothesis draws it: every row with a word of its own, so that old and new words can be told apart."""
+    """Feedback as hypothesis draws it: every row with a word of its own, so that old
+    and new words can be told apart."""
 
     def __init__(self) -> None:
         self.count = 1000
@@ -132,7 +134,8 @@ def requests_for(judge: Judge, model: ScriptedChatModel) -> list[ChatRequest]:
 
 
 def check_prompts(judge: Judge, model: ScriptedChatModel) -> None:
-    """The same memory and item, the same bytes; one system message for all; what people pinned is in it."""
+    """The same memory and item, the same bytes; one system message for all; what people
+    pinned is in it."""
     asked = requests_for(judge, model)
     again = judge.replace(
         memory=msgspec.json.decode(msgspec.json.encode(judge.memory), type=Memory)
@@ -159,7 +162,8 @@ def what_waits_has_its_reason(memory: Memory) -> None:
         order = orders[entry.key]
         reason = entry.reason
         told = order not in TAKEN or re.search("shard|person|locked case", reason)
-        # A revision of what another one has just revised, or of a guideline that the model invented.
+        # A revision of what another one has just revised, or of a guideline that the
+        # model invented.
         odd = order in ("revise", "foreign") and "rule was not taken" in reason
         assert told or odd, (entry.key, order, reason)
 
@@ -188,7 +192,7 @@ class JudgeMachine(RuleBasedStateMachine):
         )
         return ScriptedChatModel(self.imp, limits=limits)
 
-    # -- learning and forgetting -----------------------------------------------------------------------------------
+    # -- learning and forgetting -------------------------------------------------------
 
     @rule(drawn=st.lists(said, min_size=1, max_size=3))
     def align(self, drawn: list[tuple[int, str, str | None, bool | None, int]]) -> None:
@@ -240,7 +244,7 @@ class JudgeMachine(RuleBasedStateMachine):
         } == self.withdrawn
         self._now(result.judge, asked)
 
-    # -- people ----------------------------------------------------------------------------------------------------
+    # -- people ------------------------------------------------------------------------
 
     @precondition(lambda self: bool(self.judge.memory.guidelines))
     @rule(
@@ -294,7 +298,7 @@ class JudgeMachine(RuleBasedStateMachine):
         again = set_policy(self.judge, authority=authority)
         assert again == self.judge
 
-    # -- the world -------------------------------------------------------------------------------------------------
+    # -- the world ---------------------------------------------------------------------
 
     @rule(way=st.sampled_from(SETTINGS), context=contexts)
     def another_model(self, way: tuple[int, bool], context: int) -> None:
@@ -316,10 +320,11 @@ class JudgeMachine(RuleBasedStateMachine):
     def heal(self) -> None:
         self.imp.storm = {}
 
-    # -- what holds ------------------------------------------------------------------------------------------------
+    # -- what holds --------------------------------------------------------------------
 
     def _now(self, judge: Judge, asked: int) -> None:
-        """Take the judge after learning or forgetting; no prompt on the way held what is gone now."""
+        """Take the judge after learning or forgetting; no prompt on the way held what
+        is gone now."""
         self.judge = judge
         leaked = set(words_in(prompts_of(self.model, asked))) - alive(judge.memory)
         assert not leaked, f"prompts held {leaked}, which nobody says any more"
@@ -335,7 +340,8 @@ class JudgeMachine(RuleBasedStateMachine):
 class RegistryMachine(JudgeMachine):
     """The same in a registry, with history: versions, rollback, erasure."""
 
-    # What the judge's own machine does is left out, so that there is time for versions and erasures.
+    # What the judge's own machine does is left out, so that there is time for versions
+    # and erasures.
     align_nothing_new = write = unlock = set_policy = None  # type: ignore[assignment]
     another_model = other_instructions = None  # type: ignore[assignment]
 
@@ -368,7 +374,8 @@ class RegistryMachine(JudgeMachine):
             self.registry.update("replies", lambda _: judge, force=True)
 
     def learn(self, rows: list[RawRow]) -> AlignResult:
-        # Somebody else may speak of a case that went with the erased annotation: asked for, its text is there again.
+        # Somebody else may speak of a case that went with the erased annotation: asked
+        # for, its text is there again.
         self.erased_words -= set(words_in(json.dumps(rows)))
         return self.registry.align("replies", rows, allow_erased=True, force=True)
 
@@ -493,7 +500,8 @@ TestRegistry.settings = settings(quick, max_examples=5, stateful_step_count=10)
 
 
 def what_was_learned(memory: Memory) -> Any:
-    """All but numbers of guidelines, which forgetting leaves gaps in, reasons, and what was asked in folds."""
+    """All but numbers of guidelines, which forgetting leaves gaps in, reasons, and what
+    was asked in folds."""
     rules = [
         (g.text, g.supported_by, g.exposed_to, g.tests, memory.status(g))
         for g in memory.guidelines
@@ -509,7 +517,8 @@ def what_was_learned(memory: Memory) -> Any:
 
 
 def undisputed(rows: list[RawRow]) -> list[RawRow]:
-    """Comments alone and labels alone, of one content always the same label: nobody's label silences anybody."""
+    """Comments alone and labels alone, of one content always the same label: nobody's
+    label silences anybody."""
     comments = [
         {name: value for name, value in row.items() if name != "value"}
         for row in rows
@@ -538,7 +547,8 @@ def test_forgetting_leaves_what_the_others_alone_would_teach(
     for taught in (learn(judge, rows).judge, first, last):
         check_memory(taught)
         assert what_was_learned(taught.unalign(*away).judge.memory) == alone
-    # What waits is a second revision of one guideline, or one of a guideline that the model invented: it is asked again.
+    # What waits is a second revision of one guideline, or one of a guideline that the
+    # model invented: it is asked again.
     waiting = [annotation.rationale or "" for annotation in first.memory.pending]
     for words in waiting:
         assert re.search("do:revise|do:foreign", words)

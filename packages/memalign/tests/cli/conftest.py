@@ -66,7 +66,8 @@ HELD_OUT: list[RawRow] = [
 
 
 def answer(body: Body) -> Answer:
-    """A model that always passes the reply, and finds one rule in each piece of feedback that has words."""
+    """A model that always passes the reply, and finds one rule in each piece of
+    feedback that has words."""
     properties = body["response_format"]["json_schema"]["schema"]["properties"]
     if "changes" not in properties:
         verdict = {"rationale": "It answers the question.", "value": True}
@@ -160,7 +161,8 @@ def held_out(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def _registries(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Registries made once and copied for each test: `tone.db` has the judge unaligned, `aligned.db` after it learned."""
+    """Registries made once and copied for each test: `tone.db` has the judge unaligned,
+    `aligned.db` after it learned."""
     folder = tmp_path_factory.mktemp("registries")
     with pytest.MonkeyPatch.context() as patch, Endpoint(answer) as server:
         patch.setenv("OPENAI_BASE_URL", server.base_url)

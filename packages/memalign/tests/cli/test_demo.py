@@ -1,4 +1,5 @@
-"""The demo, replayed and live: a judge of a shop's replies learns a rule from ten comments, and forgets one person's."""
+"""The demo, replayed and live: a judge of a shop's replies learns a rule from ten
+comments, and forgets one person's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Each model of a judge on a server of its own, with its key and price: one judges, one writes guidelines, one decides."""
+"""Each model of a judge on a server of its own, with its key and price: one judges, one
+writes guidelines, one decides."""
 
 from __future__ import annotations
 
@@ -167,7 +168,7 @@ def test_an_imported_judge_sends_no_key_to_an_address_of_its_own(
     assert CANARY not in str(own.headers) + str(own.requests)
 
 
-# -- a model that decides and writes nothing ---------------------------------------------------------------------------
+# -- a model that decides and writes nothing -------------------------------------------
 
 
 def test_a_judges_own_model_may_be_one_that_decides(memalign: Run) -> None:

@@ -215,12 +215,13 @@ def test_wrong_use_is_told_before_any_call(
     assert len(endpoint.requests) == asked
 
 
-# -- what the figures are worth; the figures themselves: tests/evaluation/test_traffic.py --------------------------------
+# -- what the figures are worth; the figures themselves: tests/evaluation/test_traffic.py ---
 
 
 @pytest.fixture
 def sure(memalign: Run) -> Iterator[str]:
-    """A judge whose decision model is right, and says so with .95, of all but every tenth reply, where it has .6."""
+    """A judge whose decision model is right, and says so with .95, of all but every
+    tenth reply, where it has .6."""
 
     def decide(state: str, _: str) -> dict[str, float]:
         number = int(re.findall(r"Reply (\d+)", state)[-1])

@@ -1,4 +1,5 @@
-"""Explaining a judgment: the very prompt that the model was sent, from the file of judgments and the registry."""
+"""Explaining a judgment: the very prompt that the model was sent, from the file of
+judgments and the registry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Columns of other names: --map on every command that reads rows, remembered by those that change the judge."""
+"""Columns of other names: --map on every command that reads rows, remembered by those
+that change the judge."""
 
 from __future__ import annotations
 

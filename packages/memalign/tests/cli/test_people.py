@@ -1,4 +1,5 @@
-"""What people decide: whose label counts, which cases are locked, which guidelines are in force; and reports of it."""
+"""What people decide: whose label counts, which cases are locked, which guidelines are
+in force; and reports of it."""
 
 from __future__ import annotations
 

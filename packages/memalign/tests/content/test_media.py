@@ -1,4 +1,5 @@
-"""Images, audio, video and files: refused wherever a case comes in, by name and place, and never sent as text."""
+"""Images, audio, video and files: refused wherever a case comes in, by name and place,
+and never sent as text."""
 
 from __future__ import annotations
 

@@ -257,7 +257,7 @@ def test_traces_of_tracers_are_trees(name: str) -> None:
     assert "LEAK" not in repr(tree)
 
 
-# -- what is said of a run is not part of it ---------------------------------------------------------------------------
+# -- what is said of a run is not part of it -------------------------------------------
 
 JUDGED_SPANS: dict[str, dict[str, Any]] = {
     "mlflow": {"parent_id": "1", "attributes": {"mlflow.spanType": '"EVALUATOR"'}},

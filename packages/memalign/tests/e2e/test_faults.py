@@ -1,4 +1,5 @@
-"""Learning and judging over a real endpoint that fails: nothing is lost, everything is said, and it is made good."""
+"""Learning and judging over a real endpoint that fails: nothing is lost, everything is
+said, and it is made good."""
 
 from __future__ import annotations
 
@@ -107,7 +108,8 @@ EVERY_WAY: list[Fault] = [
 
 
 def canonical(judge: Judge) -> dict[str, Any]:
-    """A memory without what depends on which lesson was learned first: numbers, and which of two that say the same."""
+    """A memory without what depends on which lesson was learned first: numbers, and
+    which of two that say the same."""
     memory = judge.memory
     text = {guideline.id: guideline.text for guideline in memory.guidelines}
     return {
@@ -122,7 +124,8 @@ def canonical(judge: Judge) -> dict[str, Any]:
 
 @pytest.mark.parametrize("seed", seeds(3))
 def test_a_storm_of_failures_changes_nothing_learned(seed: int) -> None:
-    """Learn in a storm of four calls in ten, heal, align once more, and compare with a judge that learned in peace."""
+    """Learn in a storm of four calls in ten, heal, align once more, and compare with a
+    judge that learned in peace."""
 
     def stormy(body: Body) -> Any:
         dice = random.Random(f"{seed} {user_of(body)}")

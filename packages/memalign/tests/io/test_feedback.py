@@ -1,4 +1,5 @@
-"""Rows of files and of Python become feedback and examples; every bad one is named by line and reason."""
+"""Rows of files and of Python become feedback and examples; every bad one is named by
+line and reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Tables, frames and data sets as their tools write them: read without guessing, or named with row and column."""
+"""Tables, frames and data sets as their tools write them: read without guessing, or
+named with row and column."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ def labels(path: Path, value_type: ValueType = BOOL, **options: Any) -> list[Any
     ]
 
 
-# -- CSV ---------------------------------------------------------------------------------------------------------------
+# -- CSV -------------------------------------------------------------------------------
 
 LONG = "answer, as sent, to the customer, verbatim, in full"
 MARKS = {
@@ -254,7 +255,7 @@ def test_a_text_is_the_same_case_through_every_door(tmp_path: Path, text: str) -
         ] == ["false"]
 
 
-# -- sheets ------------------------------------------------------------------------------------------------------------
+# -- sheets ----------------------------------------------------------------------------
 
 TABLE: list[list[Any]] = [
     ["id", "outputs", "value", "rationale"],
@@ -345,7 +346,7 @@ def test_a_sheet_may_have_percents_dates_and_fractions(tmp_path: Path) -> None:
     assert labels(book(tmp_path / "f.xlsx", formats), SCALE) == [0.85, 1]
 
 
-# -- frames and data sets ----------------------------------------------------------------------------------------------
+# -- frames and data sets --------------------------------------------------------------
 
 ROW: RawRow = {"id": "a", "inputs": "q", "outputs": "x", "value": True}
 
@@ -477,7 +478,7 @@ def test_pictures_of_a_data_set_that_nobody_reads_are_not_opened() -> None:
     assert [example.outputs for example in read_examples(data)] == ["x"]
 
 
-# -- folders, and what is broken ---------------------------------------------------------------------------------------
+# -- folders, and what is broken -------------------------------------------------------
 
 
 def test_a_folder_of_json_lines_is_read_file_by_file(tmp_path: Path) -> None:

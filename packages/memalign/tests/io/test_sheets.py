@@ -1,4 +1,5 @@
-"""CSV and XLSX files as spreadsheets of any country write them, Parquet files and folders of them."""
+"""CSV and XLSX files as spreadsheets of any country write them, Parquet files and
+folders of them."""
 
 from __future__ import annotations
 
@@ -172,7 +173,7 @@ def test_a_cell_beside_the_header_is_never_dropped(tmp_path: Path) -> None:
     ] == ["t-1"]
 
 
-# -- Parquet -----------------------------------------------------------------------------------------------------------
+# -- Parquet ---------------------------------------------------------------------------
 
 ROWS: list[RawRow] = [
     {"id": f"c-{n}", "inputs": "Where?", "outputs": f"Reply {n}."} for n in range(12)

@@ -1,4 +1,5 @@
-"""Columns and fields that a judge does not read stop nothing, whatever they hold; and text enters as UTF-8 can hold it."""
+"""Columns and fields that a judge does not read stop nothing, whatever they hold; and
+text enters as UTF-8 can hold it."""
 
 from __future__ import annotations
 
@@ -256,7 +257,7 @@ def test_what_was_left_out_is_named_with_its_row() -> None:
         read_feedback(rows, fields=("outputs", "trace"))
 
 
-# -- columns that come close to a field --------------------------------------------------------------------------------
+# -- columns that come close to a field ------------------------------------------------
 
 
 @pytest.mark.parametrize(

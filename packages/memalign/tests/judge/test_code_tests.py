@@ -1,4 +1,5 @@
-"""What code decides of an item: the kinds of tests, their sentences, what may not be used, and the findings."""
+"""What code decides of an item: the kinds of tests, their sentences, what may not be
+used, and the findings."""
 
 from __future__ import annotations
 
@@ -127,7 +128,7 @@ def test_what_may_not_be_used_says_why(case: CodeTest, why: str) -> None:
     assert why in fault
 
 
-# -- whatever an item holds --------------------------------------------------------------------------------------------
+# -- whatever an item holds ------------------------------------------------------------
 
 HOSTILE = [
     "a" * 200_000,

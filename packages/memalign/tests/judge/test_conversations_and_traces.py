@@ -1,4 +1,5 @@
-"""Conversations and traces: judged turn by turn and span by span, whole, or cut where they do not fit."""
+"""Conversations and traces: judged turn by turn and span by span, whole, or cut where
+they do not fit."""
 
 from __future__ import annotations
 
@@ -195,7 +196,7 @@ def test_a_session_is_learned_and_shown_turn_by_turn(tmp_path: Path) -> None:
     assert [judgment.decided_by for judgment in aligned.judge_many(path)] == ["expert"]
 
 
-# -- traces are read in every usual form, shown whole where they fit, and cut where they do not ------------------------
+# -- traces are read in every usual form, shown whole where they fit, and cut where they do not ---
 
 RUN = [
     Step(

@@ -1,4 +1,5 @@
-"""Judges whose model is a decision model: one request for the verdict, with a yes/no question for each guideline."""
+"""Judges whose model is a decision model: one request for the verdict, with a yes/no
+question for each guideline."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A judgment names the guidelines that apply, with evidence that the item has, and what tests of guidelines found."""
+"""A judgment names the guidelines that apply, with evidence that the item has, and what
+tests of guidelines found."""
 
 from __future__ import annotations
 
@@ -264,7 +265,7 @@ def test_a_piece_of_the_item_is_always_found(
         assert found == words
 
 
-# -- a model that lies about what it read ------------------------------------------------------------------------------
+# -- a model that lies about what it read ----------------------------------------------
 
 OLD = Guideline(
     id="G3", text="Never say sorry.", retired_by="ana", supported_by=keys("t-3@ben")

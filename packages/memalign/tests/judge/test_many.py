@@ -36,7 +36,8 @@ INSTRUCTIONS = "Is the reply good?\nReply: {{ outputs }}"
 
 
 class Model:
-    """Answers with the number of the item, remembers only how often each was asked, and costs what it is told."""
+    """Answers with the number of the item, remembers only how often each was asked, and
+    costs what it is told."""
 
     name = "counting"
     limits = Limits(concurrency=8)

@@ -1,4 +1,5 @@
-"""A frame in, a frame of verdicts out: a row a row, whatever the rows are, and nothing asked twice."""
+"""A frame in, a frame of verdicts out: a row a row, whatever the rows are, and nothing
+asked twice."""
 
 from __future__ import annotations
 

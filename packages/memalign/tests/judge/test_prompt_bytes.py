@@ -154,7 +154,8 @@ async def test_a_judge_sends_the_bytes_on_record(kind: str, way: str) -> None:
 
 
 def test_the_prompt_shown_is_the_one_that_is_sent() -> None:
-    """Of a chat model its messages, of a decision model the item and its questions; nothing is asked for it."""
+    """Of a chat model its messages, of a decision model the item and its questions;
+    nothing is asked for it."""
     item = Example(id="a", outputs="Hello there.")
     rule = Guideline(id="G1", text="Say sorry.", supported_by=keys("t-1@ana"))
     memory = Memory(guidelines=(rule,))

@@ -1,4 +1,5 @@
-"""Rules that code decides: what experts forbid in so many words, as long as no label speaks against it."""
+"""Rules that code decides: what experts forbid in so many words, as long as no label
+speaks against it."""
 
 from __future__ import annotations
 

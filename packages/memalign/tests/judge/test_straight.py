@@ -1,4 +1,5 @@
-"""A judgment goes straight through the files: a stranger who follows one does not get lost between them."""
+"""A judgment goes straight through the files: a stranger who follows one does not get
+lost between them."""
 
 from __future__ import annotations
 

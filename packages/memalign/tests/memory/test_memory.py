@@ -349,7 +349,7 @@ def test_the_guidelines_in_force_print_as_people_read_them() -> None:
     assert repr(Memory().semantic) == "no guidelines"
 
 
-# -- whose label counts: rules decide, and where they do not, nobody's does --------------------------------------------
+# -- whose label counts: rules decide, and where they do not, nobody's does ------------
 
 
 def said(source: str, value: bool | None, at: str | None = None) -> Annotation:

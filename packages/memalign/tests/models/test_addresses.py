@@ -1,4 +1,5 @@
-"""A model's name may hold its address; a key goes to the server that it is meant for, and nowhere else."""
+"""A model's name may hold its address; a key goes to the server that it is meant for,
+and nowhere else."""
 
 from __future__ import annotations
 

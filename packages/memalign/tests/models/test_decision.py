@@ -1,4 +1,5 @@
-"""Decision models: real servers on loopback that speak System One and OpenAI's Decisions, and misbehave."""
+"""Decision models: real servers on loopback that speak System One and OpenAI's
+Decisions, and misbehave."""
 
 from __future__ import annotations
 

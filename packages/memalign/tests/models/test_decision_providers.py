@@ -1,4 +1,5 @@
-"""Whatever pydantic-ai opens as a decision model is one, and every judgment says which version answered."""
+"""Whatever pydantic-ai opens as a decision model is one, and every judgment says which
+version answered."""
 
 from __future__ import annotations
 
@@ -56,7 +57,8 @@ def _answer(question: dict[str, Any]) -> dict[str, Any]:
 
 
 def gemini(body: Body) -> Any:
-    """What Google's `decisions` endpoint answers: the first label of each question is the likeliest."""
+    """What Google's `decisions` endpoint answers: the first label of each question is
+    the likeliest."""
     assert all(question["instructions"] for question in body["questions"].values()), (
         "it refuses a question without"
     )

@@ -1,4 +1,5 @@
-"""A pull ends with the very bytes, or with nothing in the model's place; what was fetched is not fetched again."""
+"""A pull ends with the very bytes, or with nothing in the model's place; what was
+fetched is not fetched again."""
 
 from __future__ import annotations
 

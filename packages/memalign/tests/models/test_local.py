@@ -1,4 +1,5 @@
-"""The embedded model answers in the form it was asked for, forgets nothing it has read, and survives its callers."""
+"""The embedded model answers in the form it was asked for, forgets nothing it has read,
+and survives its callers."""
 
 from __future__ import annotations
 
@@ -204,14 +205,16 @@ class TestAnswering:
         assert all(call.cancelled() for call in calls)
 
 
-# -- the prefix that a judge's requests share is read by itself: no answer hangs on earlier ones ----
+# -- the prefix that a judge's requests share is read by itself: no answer hangs on
+# earlier ones ----
 
 
 ANY = {"type": "object"}
 
 
 class Engine:
-    """llama.cpp as far as a chat needs it: it remembers what it reads, and finds `cached` tokens of it."""
+    """llama.cpp as far as a chat needs it: it remembers what it reads, and finds
+    `cached` tokens of it."""
 
     def __init__(self) -> None:
         self.cached = 30

@@ -1,4 +1,5 @@
-"""OpenAI-compatible servers as they are: what surrounds an answer is put right, and what they say decides."""
+"""OpenAI-compatible servers as they are: what surrounds an answer is put right, and
+what they say decides."""
 
 from __future__ import annotations
 
@@ -200,7 +201,7 @@ async def test_what_was_counted_is_priced_and_nothing_else_is_guessed(
     assert reply.usage.cost == cost
 
 
-# -- what is said decides ----------------------------------------------------------------------------------------------
+# -- what is said decides --------------------------------------------------------------
 
 
 def inside(**error: object) -> Fault:
@@ -466,7 +467,7 @@ async def test_the_calls_of_answers_that_nobody_could_read_are_counted() -> None
     )
 
 
-# -- parameters that are refused by name -------------------------------------------------------------------------------
+# -- parameters that are refused by name -----------------------------------------------
 
 
 def refuses(name: str, message: str, **more: object) -> dict[str, Any]:
@@ -581,7 +582,7 @@ async def test_one_item_that_is_refused_changes_no_other_item() -> None:
     ]
 
 
-# -- waits that a server dictates --------------------------------------------------------------------------------------
+# -- waits that a server dictates ------------------------------------------------------
 
 LATER = Retry(attempts=5, base_seconds=0.001, max_wait=60)
 

@@ -1,4 +1,5 @@
-"""Anthropic's and Google's own APIs, through their own libraries, against servers on loopback that speak them."""
+"""Anthropic's and Google's own APIs, through their own libraries, against servers on
+loopback that speak them."""
 
 from __future__ import annotations
 

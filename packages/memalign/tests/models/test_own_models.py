@@ -191,7 +191,7 @@ def test_two_spellings_of_a_model_are_one() -> None:
     assert {judge.model for judge in spelled} == {"openai:gpt-4.1-mini"}
 
 
-# -- limits ------------------------------------------------------------------------------------------------------------
+# -- limits ----------------------------------------------------------------------------
 
 
 def test_a_limit_that_cannot_be_held_is_refused_before_the_first_call(

@@ -1,4 +1,5 @@
-"""Prompts: the same bytes for the same things, the stable half first, and nothing that could be taken for a mark."""
+"""Prompts: the same bytes for the same things, the stable half first, and nothing that
+could be taken for a mark."""
 
 from __future__ import annotations
 
@@ -53,7 +54,8 @@ json_values = st.recursive(
 
 
 def whole(value: Any) -> Any:
-    """A value with its surrogate halves joined where they stand side by side, as every JSON reader does."""
+    """A value with its surrogate halves joined where they stand side by side, as every
+    JSON reader does."""
     return json.loads(json.dumps(value))
 
 

@@ -27,7 +27,8 @@ FORBIDDEN = {
 
 
 def attentive(body: Body) -> dict[str, Any]:
-    """The answer to a request: changes to guidelines, or a verdict on an item whose value is true or false."""
+    """The answer to a request: changes to guidelines, or a verdict on an item whose
+    value is true or false."""
     system = system_of(body)
     user = user_of(body)
     if body["response_format"]["json_schema"]["name"] == "changes":
@@ -67,7 +68,8 @@ def _field(name: str, user: str) -> str:
 
 
 def _fault(guideline: str, inputs: str, outputs: str) -> str | None:
-    """What a guideline has against the reply: words of the reply, "" for something that is missing, None for nothing."""
+    """What a guideline has against the reply: words of the reply, "" for something that
+    is missing, None for nothing."""
     if (
         re.search(r"say sorry|regret", guideline)
         and re.search(UPSET, inputs)

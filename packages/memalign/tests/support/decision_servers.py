@@ -20,7 +20,8 @@ PER_TOKEN = 4  # characters
 
 
 def system_one(decide: Decide, *, most: int | None = None, **settings: Any) -> Endpoint:
-    """A server of `POST /v1/systemone`. It refuses a request with a question that it declines, and one of more than `most`."""
+    """A server of `POST /v1/systemone`. It refuses a request with a question that it
+    declines, and one of more than `most`."""
 
     def answer(body: Body) -> Answer:
         if most is not None and len(body["questions"]) > most:
@@ -41,7 +42,8 @@ def system_one(decide: Decide, *, most: int | None = None, **settings: Any) -> E
 
 
 def openai_decisions(decide: Decide, **settings: Any) -> Endpoint:
-    """A server of `POST /v1/decisions`: at most 200 questions a request; it declines single ones."""
+    """A server of `POST /v1/decisions`: at most 200 questions a request; it declines
+    single ones."""
 
     def answer(body: Body) -> Answer:
         if len(body["questions"]) > 200:

@@ -1,4 +1,5 @@
-"""A judge, a model's server that counts what it was asked, and a Spark and a Ray of two workers that ask it."""
+"""A judge, a model's server that counts what it was asked, and a Spark and a Ray of two
+workers that ask it."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ JUDGE = ma.Judge(
 
 
 class Server(Endpoint):
-    """Says what the reply says, fails where it should, and counts what it was asked, of which it keeps no more."""
+    """Says what the reply says, fails where it should, and counts what it was asked, of
+    which it keeps no more."""
 
     def __init__(self) -> None:
         super().__init__(self.answered)

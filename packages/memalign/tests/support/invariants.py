@@ -94,7 +94,8 @@ def every_piece_of_feedback_is_in_one_state(memory: Memory) -> None:
 def a_state_has_its_ground(
     entry: LedgerEntry, *, carried: bool, drew_nothing: bool
 ) -> None:
-    """Check a piece of feedback against what carries it, and whether it is said to have taught nothing."""
+    """Check a piece of feedback against what carries it, and whether it is said to have
+    taught nothing."""
     assert entry.state in STATES
     if entry.state in ("merged", "pending", "disputed", "rejected"):
         assert entry.reason, f"{entry.key} is {entry.state} and nobody is told why"
@@ -196,7 +197,8 @@ def what_was_taken_back_is_nowhere(memory: Memory) -> None:
 
 
 def words_of(memory: Memory, guidelines: Iterable[Guideline]) -> set[str]:
-    """The unique words of all feedback that these guidelines were exposed to, and those that people made theirs."""
+    """The unique words of all feedback that these guidelines were exposed to, and those
+    that people made theirs."""
     keys = {key for guideline in guidelines for key in guideline.exposed_to}
     found = people_words(memory)
     for case in memory.cases:
@@ -209,7 +211,8 @@ def words_of(memory: Memory, guidelines: Iterable[Guideline]) -> set[str]:
 
 
 def people_words(memory: Memory) -> set[str]:
-    """The unique words of guidelines that a person wrote or confirmed: they stay, whoever said them first."""
+    """The unique words of guidelines that a person wrote or confirmed: they stay,
+    whoever said them first."""
     return {
         word
         for guideline in memory.guidelines

@@ -41,7 +41,8 @@ SECRET = "word777 is what nobody may ever read again after today"
 
 
 def child_that(works: Callable[[], object]) -> int:
-    """The id of a forked process that does something and ends, with 1 and a traceback where it fails."""
+    """The id of a forked process that does something and ends, with 1 and a traceback
+    where it fails."""
     child = os.fork()
     if child == 0:
         status = 1
@@ -135,7 +136,8 @@ def work(path: Path, moment: int, report: Callable[[str], object]) -> int:
 
 
 def told(path: Path, moment: int) -> tuple[list[str], int]:
-    """What a child that is killed at a moment had finished, and its exit status (the signal, or 0)."""
+    """What a child that is killed at a moment had finished, and its exit status (the
+    signal, or 0)."""
     reading, writing = os.pipe()
     child = child_that(
         lambda: work(path, moment, lambda name: os.write(writing, f"{name}\n".encode()))

@@ -51,7 +51,8 @@ TAKEN = (
 LEFT = ("silent", "unknown")
 """Orders after which a record's lesson must be pending."""
 REFUSED = ("copy", "fence", "role", "long", "empty")
-"""Orders after which it must be rejected: whatever it is told, the model writes what may not enter a prompt."""
+"""Orders after which it must be rejected: whatever it is told, the model writes what
+may not enter a prompt."""
 ORDERS = TAKEN + LEFT + REFUSED
 
 _WORDS = re.compile(r"\b(?:word|case|label)\d+\b")
@@ -63,7 +64,8 @@ RECORD = re.compile(
 def changes_of(
     user: str, rule: Callable[[str, str], str] = lambda _label, comment: comment
 ) -> dict[str, Any]:
-    """What a good model answers: for every record with a comment a rule, made of its label and comment."""
+    """What a good model answers: for every record with a comment a rule, made of its
+    label and comment."""
     changes = []
     for label, _, said in RECORD.findall(user):
         words = re.search(r"^expert's comment: (.*)$", said, re.MULTILINE)
@@ -125,7 +127,8 @@ class Imp:
 
     def _verdict(self, request: ChatRequest, item: str) -> ScriptedAnswer:
         seen = " ".join(words_in(request.system + request.user))
-        # What the judge has learned turns some of its verdicts: a verdict by forgotten rules must not outlive them.
+        # What the judge has learned turns some of its verdicts: a verdict by forgotten
+        # rules must not outlive them.
         value: Any = (
             zlib.crc32(" ".join(words_in(request.system + item)).encode()) % 2 == 0
         )
@@ -184,7 +187,8 @@ class Imp:
 
 
 def _merged(user: str) -> list[Any]:
-    """All that may be said of guidelines: the first two in one, one that is nobody's, one of one, and junk."""
+    """All that may be said of guidelines: the first two in one, one that is nobody's,
+    one of one, and junk."""
     rules = dict(re.findall(r"^(G\d+): (.*)$", user, re.MULTILINE))
     first = list(rules)[:2]
     words = " ".join(words_in(" ".join(rules[name] for name in first)))
@@ -222,7 +226,7 @@ def _text(order: str, seen: str) -> str:
     )
 
 
-# -- feedback ----------------------------------------------------------------------------------------------------------
+# -- feedback --------------------------------------------------------------------------
 
 
 def row(
@@ -284,7 +288,8 @@ def reason(judge: Judge, key: str) -> str:
 
 
 def without(memory: Memory, *ids: str) -> Memory:
-    """What is left of a memory once all feedback on these cases is forgotten, wordings of people included."""
+    """What is left of a memory once all feedback on these cases is forgotten, wordings
+    of people included."""
     return forget(memory, memory.keys(*ids), people_agree=True)
 
 
@@ -296,7 +301,8 @@ def key_of(row: Mapping[str, Any]) -> str:
 def batches(
     draw: st.DrawFn, *, orders: tuple[str, ...] = ORDERS, faults: bool = False
 ) -> list[RawRow]:
-    """Feedback by up to three people on up to five cases, some of them with the content of another."""
+    """Feedback by up to three people on up to five cases, some of them with the content
+    of another."""
     rows: list[RawRow] = []
     for case in range(1, draw(st.integers(1, 5)) + 1):
         duplicate = draw(st.integers(0, 9)) == 0 and case > 1
@@ -324,7 +330,7 @@ def batches(
     return rows
 
 
-# -- judges ------------------------------------------------------------------------------------------------------------
+# -- judges ----------------------------------------------------------------------------
 
 SETTINGS = ((1, False), (1, True), (3, False), (20, False), (3, True))
 """Shard size and whether the model is a weak one."""

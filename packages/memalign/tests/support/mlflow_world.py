@@ -1,4 +1,5 @@
-"""MLflow for tests: traces that people gave feedback on, a model on loopback that learns from it, a tracking server."""
+"""MLflow for tests: traces that people gave feedback on, a model on loopback that
+learns from it, a tracking server."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ INSTRUCTIONS = "Is the answer kind? Question: {{ inputs }} Answer: {{ outputs }}
 
 
 class Mind(World):
-    """The model of `World`, as an endpoint asks it; what it has no part for (MLflow's own judge) is answered by `other`."""
+    """The model of `World`, as an endpoint asks it; what it has no part for (MLflow's
+    own judge) is answered by `other`."""
 
     other: Any = staticmethod(lambda _: {"result": True, "rationale": "looked"})
 
@@ -126,7 +128,8 @@ def fetched(*ids: str) -> list[Any]:
 
 
 def as_mlflow_asks(body: Body) -> dict[str, Any]:
-    """The same model as MLflow's own optimizer and judges ask it: `say: case 3 is unkind` becomes that guideline."""
+    """The same model as MLflow's own optimizer and judges ask it: `say: case 3 is
+    unkind` becomes that guideline."""
     prompt = system_of(body) + user_of(body)
     if "source_trace_ids" in prompt:
         said: dict[str, list[int]] = {}
@@ -150,7 +153,8 @@ def as_mlflow_asks(body: Body) -> dict[str, Any]:
 
 
 def teachable(body: Body) -> Any:
-    """The model of the demo: sends all replies, until it was told that an upset customer wants an apology."""
+    """The model of the demo: sends all replies, until it was told that an upset
+    customer wants an apology."""
     name = (body.get("response_format") or {}).get("json_schema", {}).get("name", "")
     if name == "changes":
         return changes_of(user_of(body))
@@ -168,7 +172,8 @@ def teachable(body: Body) -> Any:
 
 
 def mlflows_optimizer() -> Any:
-    """MLflow's own MemAlignOptimizer, which keeps nothing from one test to the next; it needs DSPy."""
+    """MLflow's own MemAlignOptimizer, which keeps nothing from one test to the next; it
+    needs DSPy."""
     from mlflow.genai.judges.optimizers import MemAlignOptimizer
 
     dspy: Any = import_module("dspy")

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 __all__ = ["names", "spelled_otherwise"]
 
-# Letters that change by case, composition or width, beside scripts that do not. No letter whose capital is
+# Letters that change by case, composition or width, beside scripts that do not. No
+# letter whose capital is
 # another letter's too, such as the dotless i.
 _LETTERS = "abzéüñåøß\u03c3λάжйё王伟ひガ한글نדمक"
 _INVISIBLE = "\u200b\u200c\u200d\u2060\ufeff\u00ad\u034f\u3164\ufe0f\u202e\u061c\u0007"
@@ -20,7 +21,8 @@ names = st.lists(_words, min_size=1, max_size=3).map(" ".join)
 
 @st.composite
 def spelled_otherwise(draw: st.DrawFn, name: str) -> str:
-    """Draw another spelling of a name: case, composition, width, white space, and what nobody sees."""
+    """Draw another spelling of a name: case, composition, width, white space, and what
+    nobody sees."""
     letters = [
         draw(st.sampled_from((letter, letter.upper(), letter.casefold())))
         for letter in name

@@ -1,4 +1,5 @@
-"""How long a test waits for what must come: long enough for any machine, so that only what never comes fails."""
+"""How long a test waits for what must come: long enough for any machine, so that only
+what never comes fails."""
 
 from __future__ import annotations
 

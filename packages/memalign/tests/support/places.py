@@ -1,4 +1,5 @@
-"""Where a registry can lie, for tests that run on each: a SQLite file, or a database of a PostgreSQL server."""
+"""Where a registry can lie, for tests that run on each: a SQLite file, or a database of
+a PostgreSQL server."""
 
 from __future__ import annotations
 

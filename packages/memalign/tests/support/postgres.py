@@ -36,7 +36,8 @@ SETTINGS = {
 
 
 class Server:
-    """A server of its own, started on construction; `databases` are made from an empty one, or from one another."""
+    """A server of its own, started on construction; `databases` are made from an empty
+    one, or from one another."""
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="memalign-pg-"))
@@ -127,7 +128,8 @@ class Server:
         )
 
     def bytes_of(self, database: str) -> bytes:
-        """The bytes of all files of memalign's tables, their indexes and what is kept outside of pages, and of statistics."""
+        """The bytes of all files of memalign's tables, their indexes and what is kept
+        outside of pages, and of statistics."""
         self.execute(database, "CHECKPOINT")
         query = (
             "SELECT pg_relation_filepath(c.oid) FROM pg_class c LEFT JOIN pg_class t ON t.reltoastrelid = c.oid LEFT JOIN "

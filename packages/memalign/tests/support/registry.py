@@ -1,4 +1,5 @@
-"""Judges for tests of the registry: built by hand, drawn at random, or aligned by a scripted model."""
+"""Judges for tests of the registry: built by hand, drawn at random, or aligned by a
+scripted model."""
 
 from __future__ import annotations
 
@@ -77,7 +78,7 @@ def memory_of(*cases: Case, size: int = 2) -> Memory:
     )
 
 
-# -- a scripted expert system ------------------------------------------------------------------------------------------
+# -- a scripted expert system ----------------------------------------------------------
 
 
 def _answer(request: ChatRequest) -> dict[str, Any]:
@@ -107,7 +108,7 @@ def row(name: str, source: str, rationale: str, **fields: Any) -> RawRow:
     )
 
 
-# -- strategies --------------------------------------------------------------------------------------------------------
+# -- strategies ------------------------------------------------------------------------
 
 text = st.text(
     st.characters(exclude_categories=()), max_size=30
@@ -143,7 +144,8 @@ tests = st.builds(
 
 @st.composite
 def memories(draw: st.DrawFn) -> Memory:
-    """Any memory that the pipeline could leave behind: cases by id, annotations by source, guidelines by number."""
+    """Any memory that the pipeline could leave behind: cases by id, annotations by
+    source, guidelines by number."""
     cases = []
     for name in sorted(draw(st.sets(names, max_size=4))):
         annotations = tuple(
@@ -211,7 +213,7 @@ def memories(draw: st.DrawFn) -> Memory:
     )
 
 
-# -- erasing -----------------------------------------------------------------------------------------------------------
+# -- erasing ---------------------------------------------------------------------------
 
 
 def erase(registry: Registry, *selectors: str | FeedbackKey, **how: Any) -> Receipt:
@@ -220,7 +222,7 @@ def erase(registry: Registry, *selectors: str | FeedbackKey, **how: Any) -> Rece
     return registry.erase("helpfulness", **selection, rederive=False)
 
 
-# -- looking inside ----------------------------------------------------------------------------------------------------
+# -- looking inside --------------------------------------------------------------------
 
 
 class Stopped(BaseException):
@@ -229,7 +231,8 @@ class Stopped(BaseException):
 
 @contextmanager
 def stopping(registry: Registry, statement: int) -> Iterator[None]:
-    """Stop the registry before its n-th statement from now on (1 is the first); a commit counts as one."""
+    """Stop the registry before its n-th statement from now on (1 is the first); a
+    commit counts as one."""
     count = 0
 
     def tick(*_: object) -> None:

@@ -15,7 +15,8 @@ from memalign.testing import HashEmbedding, ScriptedChatModel
 def scripted(
     answers: Any = None, *, limits: Limits | None = None, **changes: Any
 ) -> tuple[Judge, ScriptedChatModel]:
-    """A judge of a yes or no, and its model: one answer to all, a list of one a request, or a function of the request."""
+    """A judge of a yes or no, and its model: one answer to all, a list of one a
+    request, or a function of the request."""
     always = {"rationale": "So it is.", "value": True} if answers is None else answers
     model = ScriptedChatModel(
         (lambda _: always) if isinstance(always, dict) else always, limits=limits
@@ -67,7 +68,8 @@ def case(
 
 
 def by_kind(**answers: Any) -> Callable[[ChatRequest], Any]:
-    """Answers each kind of question (the name of its schema) as named: an answer, or a function of the request."""
+    """Answers each kind of question (the name of its schema) as named: an answer, or a
+    function of the request."""
     usual = {
         "judgment": {"rationale": "So it is.", "value": True},
         "merged": {"guidelines": []},
@@ -89,7 +91,8 @@ def records_in(request: ChatRequest) -> list[str]:
 
 
 class Teacher:
-    """Answers each question for changes with the next of a list, the last one again and again; verdicts are all true."""
+    """Answers each question for changes with the next of a list, the last one again and
+    again; verdicts are all true."""
 
     def __init__(self, *answers: list[dict[str, Any]] | Exception) -> None:
         self.answers = list(answers)

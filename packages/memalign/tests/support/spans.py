@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """One step of a run as a test thinks of it; `parent` is the place of its parent, None for the uppermost."""
+    """One step of a run as a test thinks of it; `parent` is the place of its parent,
+    None for the uppermost."""
 
     parent: int | None
     name: str = "step"

@@ -83,7 +83,8 @@ def said(
     value: bool | None = False,
     order: str = "say",
 ) -> RawRow:
-    """One row: an expert says the rule that is to be learned from the case, or gives a label alone."""
+    """One row: an expert says the rule that is to be learned from the case, or gives a
+    label alone."""
     row = {
         "id": f"t-{case}",
         "source": by,
@@ -96,7 +97,8 @@ def said(
 
 
 def labelled(cases: Iterable[int | str], value: bool) -> list[RawRow]:
-    """Rows of cases with a label and no words: where the judge agrees there is nothing to learn but the example."""
+    """Rows of cases with a label and no words: where the judge agrees there is nothing
+    to learn but the example."""
     return [said(case, None, value=value) for case in cases]
 
 
