@@ -119,7 +119,8 @@ class InvalidRows(InputError):
         count = len(self.rows)
         plural = "" if count == 1 else "s"
         lines = [f"{source}: {count} invalid row{plural}, nothing was done"]
-        for same in list(alike.values())[: self.SHOWN]:
+        reasons = list(alike.values())
+        for same in reasons[: self.SHOWN]:
             lines += _summed_up(same)
         if rest > 0:
             lines.append(f"  … and {rest} more reasons")

@@ -132,7 +132,8 @@ def readings(selector: str) -> list[tuple[str, str | None]]:
     for count in range(1, len(parts)):
         example_id = "@".join(parts[:count])
         source = "@".join(parts[count:])
-        found.append((example_id, source))
+        reading = (example_id, source)
+        found.append(reading)
     return found
 
 

@@ -119,8 +119,8 @@ def krippendorff_alpha(
         scores = np.array(order, float) if level == "interval" else ranks
         distance = np.subtract.outer(scores, scores) ** 2
     by_chance = np.outer(marginals, marginals)
-    observed = float((coincidences * distance).sum())
-    expected = float((by_chance * distance).sum())
+    observed = np.sum(coincidences * distance)
+    expected = np.sum(by_chance * distance)
     expected /= marginals.sum() - 1
     if expected <= 0:
         return None
@@ -158,9 +158,10 @@ def student_t(level: float, degrees: int | None) -> float:
     first = (square + 1) / 4
     second = ((5 * square + 16) * square + 3) / 96
     third = (((3 * square + 19) * square + 17) * square - 15) / 384
-    rest = (third / degrees + second) / degrees
-    wider = 1 + (rest + first) / degrees
-    return z * wider
+    wider = third / degrees
+    wider = (wider + second) / degrees
+    wider = (wider + first) / degrees
+    return z + z * wider
 
 
 def wilson_interval(
@@ -201,7 +202,8 @@ def paired_share_interval(
     counts may be effective ones, see `wilson_interval`. Raises InputError where they are negative
     or more than `n`.
     """
-    if b < 0 or c < 0 or b + c > n + 1e-9 or n <= 0:
+    most = n + 1e-9
+    if b < 0 or c < 0 or b + c > most or n <= 0:
         raise InputError(f"counts {b} and {c} cannot be of {n} cases")
     z = student_t(level, degrees)
     total = n + 2
@@ -248,10 +250,12 @@ def _cohen_kappa(
     member = np.eye(len(order))
     shares = weights @ member[one]
     other_shares = weights @ member[other]
-    by_chance = (shares * other_shares).sum(axis=1)
+    both = shares * other_shares
+    by_chance = both.sum(axis=1)
     total = weights.sum(axis=1)
     differing = weights @ (one != other)
-    return 1.0 - _ratio(differing * total, total**2 - by_chance)
+    at_most = total**2 - by_chance
+    return 1.0 - _ratio(differing * total, at_most)
 
 
 def _ccc(weights: Floats, first: Sequence[float], second: Sequence[float]) -> Floats:
@@ -265,9 +269,11 @@ def _ccc(weights: Floats, first: Sequence[float], second: Sequence[float]) -> Fl
         return _ratio(weights @ column, total)
 
     covariance = mean(x * y) - mean(x) * mean(y)
+    shared = 2 * covariance
+    differences = x - y
     # Both variances and the squared distance of the means.
-    spread = mean((x - y) ** 2) + 2 * covariance
-    found = _ratio(2 * covariance, spread)
+    spread = mean(differences**2) + shared
+    found = _ratio(shared, spread)
     largest = max(np.abs(x).max(), np.abs(y).max())
     least = 1e-12 * largest**2
     found[spread <= least] = np.nan
@@ -296,5 +302,8 @@ def _ratio(top: Floats, bottom: Floats) -> Floats:
 
 def _codes(values: Sequence[Hashable]) -> tuple[NDArray[np.intp], list[Hashable]]:
     places: dict[Hashable, int] = {}
-    codes = [places.setdefault(value, len(places)) for value in values]
+    codes: list[int] = []
+    for value in values:
+        place = places.setdefault(value, len(places))
+        codes.append(place)
     return np.array(codes, dtype=np.intp), list(places)

@@ -65,6 +65,8 @@ def html_view(
 def _html_row(tag: str, cells: Sequence[object]) -> str:
     written = ""
     for cell in cells:
-        text = "" if cell is None else escape(str(cell))
+        text = ""
+        if cell is not None:
+            text = escape(str(cell))
         written += f'<{tag} style="text-align: left">{text}</{tag}>'
     return f"<tr>{written}</tr>"

@@ -185,8 +185,7 @@ class HashEmbedding:
         import numpy as np
 
         raw = word.encode("utf-8", "replace")
-        size = (self._dim + 7) // 8
-        digest = hashlib.shake_128(raw).digest(size)
+        digest = hashlib.shake_128(raw).digest(self._dim)
         octets = np.frombuffer(digest, dtype=np.uint8)
         bits = np.unpackbits(octets, count=self._dim)
         corner = bits.astype(np.float32) * 2 - 1

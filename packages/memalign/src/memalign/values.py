@@ -136,7 +136,8 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
         if all(isinstance(member, int) for member in listed):
             low = min(values)
             high = max(values)
-            if sorted(values) != list(range(low, high + 1)):
+            every = list(range(low, high + 1))
+            if sorted(values) != every:
                 raise InvalidValueType(
                     f"{members.__name__}: its numbers have gaps; write int:{low}..{high} or texts"
                 )

@@ -7,7 +7,6 @@ import shlex
 from collections.abc import Collection, Iterable, Mapping
 from difflib import get_close_matches
 from functools import lru_cache
-from itertools import islice
 from types import MappingProxyType
 from typing import Any
 
@@ -145,10 +144,10 @@ _OURS = frozenset(("meta", "memalign", "judge's verdict", "judge's reason", *FIE
 def nearest(columns: Iterable[str]) -> dict[str, str]:
     """Return the field that each column of another name seems to be, if it comes close to one."""
     columns = list(columns)
-    taken = set(columns) & set(FIELDS)
+    taken = set(FIELDS).intersection(columns)
     found: dict[str, str] = {}
-    others = (name for name in columns if name not in _OURS)
-    for column in islice(others, _MOST_NAMED):
+    others = [name for name in columns if name not in _OURS]
+    for column in others[:_MOST_NAMED]:
         field = _field_near(column[:_LONGEST])
         if field is not None and field not in taken:
             taken.add(field)
@@ -219,8 +218,11 @@ class Columns:
         taken = {field for column, field in self._fields.items() if column in row}
         renamed: dict[str, Any] = {}
         for column, value in row.items():
-            name = f"{column} (column)" if column in taken else column
-            renamed[self._fields.get(column, name)] = value
+            name = column
+            if column in taken:
+                name = f"{column} (column)"
+            field = self._fields.get(column, name)
+            renamed[field] = value
         return renamed
 
     def check(self, name: str, present: Collection[str]) -> None:

@@ -41,8 +41,8 @@ def delimited_rows(path: Path, columns: Columns) -> ReadRows:
     # The standard reader refuses cells over 128 KiB unless told otherwise, for the whole process.
     csv.field_size_limit(max(csv.field_size_limit(), 2**31 - 1))
     first = list(islice(file_texts(path), TITLE_ROWS))
+    named = _NAMED_MARK.match("".join(first[:1]))
     begin = 0
-    named = _NAMED_MARK.match(first[0]) if first else None
     if named:
         begin = 1
         mark = named[1]
@@ -53,7 +53,8 @@ def delimited_rows(path: Path, columns: Columns) -> ReadRows:
         texts = map(_doubled, texts)
     header = "".join(first[begin : begin + 1])
     marks = header.count(mark)
-    spaced = marks > 0 and marks == header.count(f"{mark} ")
+    blanks = header.count(f"{mark} ")
+    spaced = 0 < marks == blanks
     reader = csv.reader(texts, strict=True, delimiter=mark, skipinitialspace=spaced)
     return table_rows(path, _records(path, reader, begin), columns)
 
@@ -66,16 +67,19 @@ def _mark_of(first: Sequence[str], columns: Columns) -> str:
         if not rows:
             return 0, 0
         named = max(_known(cells, columns) for cells in rows)
+        width = len(rows[0])
         if named < 2:
             named = 0
-        return named, len(rows[0])
+        return named, width
 
     return max(",;\t|", key=fit)
 
 
 def _known(cells: Sequence[Any], columns: Columns) -> int:
     """Return how many names of columns that are read stand in a row."""
-    return len({str(cell).strip() for cell in cells} & columns.read)
+    names = {str(cell).strip() for cell in cells}
+    known = names & columns.read
+    return len(known)
 
 
 def _records(
@@ -160,8 +164,10 @@ def _header_names(path: Path, cells: Sequence[Any], columns: Columns) -> list[st
     """Return the names of columns; a column without one is called by its place."""
     names: list[str] = []
     for position, cell in enumerate(cells, 1):
-        name = "" if cell is None else str(cell).strip()
-        names.append(name or f"column {position}")
+        name = str(cell).strip()
+        if cell is None or not name:
+            name = f"column {position}"
+        names.append(name)
     return distinct_names(f"{path}: the header", names, columns)
 
 
@@ -203,8 +209,10 @@ def _cells_row(
     is_short = len(cells) < width and not ragged
     if is_short or beyond.count(None) < len(beyond):
         counts = f"the row has {len(cells)} cells and the header {width}"
-        return RowError(line=line, reason=f"{counts}; write one cell for each column")
-    fields = dict(zip_longest(header, said[:width]))
+        reason = f"{counts}; write one cell for each column"
+        return RowError(line=line, reason=reason)
+    cells_of_columns = zip_longest(header, said[:width])
+    fields = dict(cells_of_columns)
     return Row(line=line, fields=fields)
 
 

@@ -168,16 +168,17 @@ def _rows(
     """Return mappings as rows, each with its position; codes of classes become their `names`."""
     no_class = {-1: None}
     codes: dict[str, dict[Any, str | None]] = {}
-    for name, classes in names.items():
-        codes[name] = no_class | dict(enumerate(classes))
+    for name, listed in names.items():
+        codes[name] = no_class | dict(enumerate(listed))
     for position, written in enumerate(rows, 1):
         fields: dict[str, Any] = {}
         for column, value in written.items():
             name = whole_text(str(column))
             fields[name] = value
-            if name in codes:
+            classes = codes.get(name)
+            if classes is not None:
                 code = whole_number(value)
-                fields[name] = codes[name].get(code, value)
+                fields[name] = classes.get(code, value)
         yield Row(line=position, fields=fields)
 
 
@@ -196,8 +197,9 @@ def _of_data_set(data: Any) -> Iterator[Row]:
                 # A library for pictures is needed only to look at them.
                 kind = type(feature)
                 data = data.cast_column(name, kind(decode=False))
-            if getattr(feature, "names", None):
-                classes[name] = feature.names
+            names = getattr(feature, "names", None)
+            if names:
+                classes[name] = names
         yield from _rows(data, classes)
 
 
@@ -209,7 +211,7 @@ def _class_names(metadata: Any) -> dict[str, Sequence[str]]:
         features = schema["info"]["features"]
         for name, feature in features.items():
             if feature.get("_type") == "ClassLabel":
-                found[name] = tuple(feature["names"])
+                found[name] = feature["names"]
     return found
 
 

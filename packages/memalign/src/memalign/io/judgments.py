@@ -313,7 +313,8 @@ class JudgmentWriter(AbstractContextManager["JudgmentWriter"]):
             with self._writing():
                 self._file.close()
                 of_examples = [name for name in self._hashes if name in self._places]
-                ordered = list(dict.fromkeys((*of_examples, *self._places)))
+                every = (*of_examples, *self._places)
+                ordered = list(dict.fromkeys(every))
                 if ordered != list(self._places):
                     self._rewrite(ordered)
         finally:

@@ -48,7 +48,9 @@ class RowReader:
 
     def put(self, row: Row, reason: str) -> None:
         """Keep a row as a bad one."""
-        self.bad.append(RowError(line=row.line, reason=reason, id=shown_id(row.fields)))
+        name = shown_id(row.fields)
+        error = RowError(line=row.line, reason=reason, id=name)
+        self.bad.append(error)
 
     def faults(self) -> list[RowError]:
         """Return the bad rows in their order."""

@@ -72,7 +72,10 @@ def review_cases(
                 f"{source.name}: {example_id!r} has changed since it was judged in {judged}; "
                 "use the file as it was, or judge it again"
             )
-        cases.append((example, None if judgment.error else judgment))
+        verdict = None
+        if not judgment.error:
+            verdict = judgment
+        cases.append((example, verdict))
     return cases, missing
 
 
@@ -128,7 +131,9 @@ def _sheet_row(
     rest = json.dumps(case, separators=(",", ":"))
     number = 1
     while rest:
-        name = HIDDEN if number == 1 else f"{HIDDEN} {number}"
+        name = HIDDEN
+        if number > 1:
+            name = f"{HIDDEN} {number}"
         row[name] = rest[:_LONGEST_CELL]
         rest = rest[_LONGEST_CELL:]
         number += 1
@@ -139,12 +144,13 @@ def _sheet_columns(rows: Sequence[dict[str, Any]], *, with_verdicts: bool) -> li
     present: dict[str, Any] = {HIDDEN: None}
     for row in rows:
         present |= row
-    content = [name for name in CONTENT_FIELDS if name in present]
-    verdict: list[str] = []
+    columns = ["id"]
+    columns += [name for name in CONTENT_FIELDS if name in present]
     if with_verdicts and VERDICT in present:
-        verdict = [VERDICT, REASON]
-    hidden = [name for name in present if name.startswith(HIDDEN)]
-    return ["id", *content, *verdict, "value", "rationale", "source", *hidden]
+        columns += [VERDICT, REASON]
+    columns += ["value", "rationale", "source"]
+    columns += [name for name in present if name.startswith(HIDDEN)]
+    return columns
 
 
 def _guide(value_type: ValueType, instructions: str) -> list[str]:
@@ -184,8 +190,11 @@ def _workbook(
         _put(guide.cell(number, 1), line)
     for place, name in enumerate(columns, 1):
         hidden = name.startswith(HIDDEN)
-        dimensions = sheet.column_dimensions[get_column_letter(place)]
-        dimensions.width = 16 if name in _NARROW else 45
+        letter = get_column_letter(place)
+        dimensions = sheet.column_dimensions[letter]
+        dimensions.width = 45
+        if name in _NARROW:
+            dimensions.width = 16
         dimensions.hidden = hidden
         alignment = Alignment(wrap_text=not hidden, vertical="top")
         values = [name, *(row[place - 1] for row in rows)]
@@ -196,8 +205,10 @@ def _workbook(
         sheet.cell(1, place).font = Font(bold=True)
     sheet.freeze_panes = "B2"
     if value_type.labels:
-        letter = get_column_letter(columns.index("value") + 1)
-        _offer(book, value_type.labels, f"{letter}2:{letter}{len(rows) + 1}")
+        place = columns.index("value") + 1
+        letter = get_column_letter(place)
+        last = len(rows) + 1
+        _offer(book, value_type.labels, f"{letter}2:{letter}{last}")
     return book
 
 
@@ -221,9 +232,9 @@ def _put(cell: Cell, value: Any) -> None:
         return
     text = printable(value)
     if len(text) > _LONGEST_CELL:
-        text = (
-            f"{text[:_LONGEST_CELL]}… ({len(text) - _LONGEST_CELL:,} more characters)"
-        )
+        more = len(text) - _LONGEST_CELL
+        shown = text[:_LONGEST_CELL]
+        text = f"{shown}… ({more:,} more characters)"
     cell.value = text
     cell.data_type = "s"
     cell.quotePrefix = True  # it is none either when somebody edits the cell

@@ -131,10 +131,10 @@ def _goes_on(raw: bytes) -> bool:
         value = json.loads(text)
     except (ValueError, RecursionError):
         return True
+    if not isinstance(value, list):
+        return False
     # The other entries of a list with an object in it are bad rows.
-    return value == [] or (
-        isinstance(value, list) and any(isinstance(part, dict) for part in value)
-    )
+    return not value or any(isinstance(part, dict) for part in value)
 
 
 def _line_rows(lines: Iterable[tuple[int, bytes]]) -> ReadRows:
@@ -170,7 +170,8 @@ _DECODER = json.JSONDecoder()
 def _document_rows(lines: Sequence[tuple[int, bytes]]) -> list[ReadRow] | None:
     """Return the rows of a document of JSON objects; None if its first object is broken."""
     try:
-        text = b"".join(raw for _, raw in lines).decode("utf-8-sig").rstrip()
+        raw = b"".join(raw for _, raw in lines)
+        text = raw.decode("utf-8-sig").rstrip()
     except UnicodeDecodeError:
         return None
     rows: list[ReadRow] = []
@@ -178,18 +179,21 @@ def _document_rows(lines: Sequence[tuple[int, bytes]]) -> list[ReadRow] | None:
     place = _after_gap(text, 0)
     while place < len(text):
         # An array in an array is a bad row.
-        if text[place] == ("]" if in_array else "["):
+        bracket = "]" if in_array else "["
+        if text[place] == bracket:
             in_array = not in_array
             place = _after_gap(text, place + 1)
             continue
         try:
             _, end = _DECODER.raw_decode(text, place)
         except (ValueError, RecursionError) as error:
-            line = text.count("\n", 0, getattr(error, "pos", place)) + 1
+            broken = getattr(error, "pos", place)
+            line = text.count("\n", 0, broken) + 1
             if not rows:
                 return None
             return [*rows, _cut(rows, f"broken JSON on line {line} of the file")]
-        rows.append(_row_of(len(rows) + 1, text[place:end]))
+        row = _row_of(len(rows) + 1, text[place:end])
+        rows.append(row)
         place = _after_gap(text, end)
     if in_array:
         rows.append(_cut(rows, "the array is not closed"))

@@ -65,13 +65,10 @@ def _table(
     def rank(sheet: Any) -> tuple[bool, bool, bool, bool]:
         first = list(islice(_cells_of(path, sheet), TITLE_ROWS))
         has_header = header_place(first, columns) is not None
-        is_visible = sheet.sheet_state == "visible"
-        return (
-            sheet.title == REVIEW,
-            has_header,
-            bool(first) and is_visible,
-            bool(first),
-        )
+        has_cells = bool(first)
+        is_shown = has_cells and sheet.sheet_state == "visible"
+        is_ours = sheet.title == REVIEW
+        return is_ours, has_header, is_shown, has_cells
 
     for sheet in sorted(book.worksheets, key=rank, reverse=True)[:1]:
         yield from _cells_of(path, sheet)

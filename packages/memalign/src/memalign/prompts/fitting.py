@@ -94,7 +94,8 @@ def fit_fields(content: Mapping[str, object], tokens: int) -> FittedFields:
     if not too_long and estimate_tokens(*fields.values()) <= tokens:
         return FittedFields(fields)
     sizes = {name: estimate_tokens(text) for name, text in fields.items()}
-    sizes |= dict.fromkeys(too_long, tokens + 1)
+    more = tokens + 1
+    sizes |= dict.fromkeys(too_long, more)
     notes: list[str] = []
     room = tokens
     waiting = sorted(sizes, key=sizes.__getitem__, reverse=True)
@@ -133,7 +134,8 @@ def fit_example(
         note = _truncated("the comment", words, comment)
         notes = (*notes, note)
     answer = render_answer(comment, label)
-    named = tuple(fields.items())
+    pairs = fields.items()
+    named = tuple(pairs)
     example = RenderedExample(fields=named, answer=answer)
     return example, notes
 
@@ -255,13 +257,15 @@ def fit_guidelines(
 
     def rank(guideline: Guideline) -> tuple[bool, float, bool, int]:
         likeness = nearest.get(guideline.id, 0.0)
+        pinned = guideline.pinned
         own = guideline.origin != "distilled"
         support = len(guideline.supported_by)
-        return guideline.pinned, likeness, own, support
+        return pinned, likeness, own, support
 
     chosen: set[str] = set()
     room = tokens
-    for guideline in sorted(guidelines, key=rank, reverse=True):
+    best_first = sorted(guidelines, key=rank, reverse=True)
+    for guideline in best_first:
         size = guideline_tokens(guideline)
         if guideline.pinned or size <= room:
             chosen.add(guideline.id)
@@ -280,7 +284,8 @@ def guideline_tokens(*guidelines: Guideline) -> int:
     """Return how many tokens guidelines take in a prompt."""
     # Two are the id or dash, and the end of the line.
     texts = [guideline.text for guideline in guidelines]
-    return estimate_tokens(*texts) + 2 * len(texts)
+    around = 2 * len(texts)
+    return estimate_tokens(*texts) + around
 
 
 # -- one field ---------------------------------------------------------------------------------
@@ -417,7 +422,8 @@ def _cut_turns(turns: Sequence[Turn], tokens: int) -> Cut:
     lines: dict[int, str] = {}
     used = 20
     long = 0
-    for number in sorted(numbers, key=rank):
+    ordered = sorted(numbers, key=rank)
+    for number in ordered:
         turn = turns[number - 1]
         line = _turn_line(number, turn, most)
         used += estimate_tokens(line)

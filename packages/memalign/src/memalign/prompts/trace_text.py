@@ -40,7 +40,8 @@ def outline(tree: SpanTree, tokens: int) -> str:
     lines = [_facts(tree), *_ends(tree, quarter)]
     used = estimate_tokens(*lines) + 30
     named: dict[str, str] = {}
-    for span in sorted(tree.spans, key=_rank):
+    most_telling = sorted(tree.spans, key=_rank)
+    for span in most_telling:
         line = _outlined(span)
         used += estimate_tokens(line)
         if used > tokens:
@@ -57,7 +58,9 @@ def outline(tree: SpanTree, tokens: int) -> str:
 
 def counted(count: int, noun: str) -> str:
     """Return a number of things, such as `1 span` or `1,234 spans`."""
-    plural = "" if count == 1 else "s"
+    plural = "s"
+    if count == 1:
+        plural = ""
     return f"{count:,} {noun}{plural}"
 
 
