@@ -373,7 +373,7 @@ def _named(
 
     Raises UnknownKey for one that names nothing.
     """
-    named_keys = set()
+    named_keys: set[FeedbackKey] = set()
     named_cases = set()
     for selector, found in select_keys(sorted(keys), selectors.keys).items():
         ids = _ids_meant(selector) & cases
@@ -392,12 +392,9 @@ def _named(
 
 def _ids_meant(selector: str | FeedbackKey) -> set[str]:
     """Return the ids of cases that a selector may mean; a key means none."""
-    ids = set()
-    if isinstance(selector, str):
-        for case, source in readings(selector):
-            if source is None:
-                ids.add(case)
-    return ids
+    if isinstance(selector, FeedbackKey):
+        return set()
+    return {case for case, source in readings(selector) if source is None}
 
 
 def _when(history: History, selectors: Selectors) -> str:
@@ -472,10 +469,7 @@ class _Part(NamedTuple):
 
     def sizes(self, before: Mapping[str, int]) -> dict[str, int]:
         """Return the sizes of a version afterwards."""
-        after = {}
-        for name, size in before.items():
-            after[name] = size + self.change[name]
-        return after
+        return {name: size + self.change[name] for name, size in before.items()}
 
 
 def _part_without(
@@ -499,15 +493,14 @@ def _part_without(
 
 def _kept(codec: Codec, contents: Contents, memory: Memory) -> Contents:
     """Return what a memory keeps of its rows."""
-    kept = {}
-    for row, body in memory_contents(memory, codec.encode).items():
-        if row in contents:
-            kept[row] = body
+    kept = memory_contents(memory, codec.encode)
+    for row in kept.keys() - contents.keys():
+        del kept[row]
     return kept
 
 
 def _lost(number: int, removed: Iterable[tuple[str, str]]) -> RedactedVersion:
-    lost: Counter[str] = Counter()
+    lost = Counter[str]()
     for name, _ in removed:
         noun = KINDS[name].noun
         if noun:
@@ -584,14 +577,12 @@ def _case_without(case: Case, residue: Residue) -> Case:
 def _cleaned(entry: Entry, residue: Residue) -> Entry:
     """Return an entry without names of people who go and sentences that repeat what goes."""
     changes: dict[str, Any] = {}
-    for name in NAMES:
-        person = getattr(entry, name, None)
-        if person and residue.is_name(person):
-            changes[name] = _ERASED
-    for name in SENTENCES:
-        sentence = getattr(entry, name, None)
-        if sentence and residue.in_sentence(sentence):
-            changes[name] = _ERASED
+    checks = {NAMES: residue.is_name, SENTENCES: residue.in_sentence}
+    for names, repeats in checks.items():
+        for name in names:
+            text = getattr(entry, name, None)
+            if text and repeats(text):
+                changes[name] = _ERASED
     if not changes:
         return entry
     return _change(entry, **changes)
@@ -627,7 +618,10 @@ def sought(
         left = ("case", key) in forgotten.rest
         if name == "case" and key not in spoken and key not in keep and not left:
             going.add(key)
-    erased = {"said", "learned"} if lessons else {"said"}
+    gone = [one for one in forgotten.gone if one.key in going]
+    erased = {"said"}
+    if lessons:
+        erased.add("learned")
     texts = list(_texts(forgotten.gone, erased))
     survivors = list(_texts(forgotten.stays, {"kept", *erased}))
     for passage in history.passages:
@@ -640,7 +634,7 @@ def sought(
         survivors=survivors,
         keys=named.keys,
         cases=going,
-        contents=_contents(one for one in forgotten.gone if one.key in going),
+        contents=_contents(gone),
         searched=named.searched,
         person=named.person,
     )
@@ -676,11 +670,11 @@ def _words_of(passage: Passage) -> Iterator[str]:
 
 def _said(passages: Iterable[Passage]) -> set[FeedbackKey]:
     """Return the feedback that has words, or a verdict, in these passages."""
-    keys = set()
-    for passage in passages:
-        if passage.source is not None and passage.content is not None:
-            keys.add(passage.key)
-    return keys
+    return {
+        passage.key
+        for passage in passages
+        if passage.source is not None and passage.content is not None
+    }
 
 
 def _copies(forgotten: Forgotten, residue: Residue) -> frozenset[RowKey]:
@@ -699,10 +693,9 @@ def _is_mentioned(connection: Connection, history: History, residue: Residue) ->
     """Return whether a note of a version, or a text of another table, repeats what is to go."""
     if any(map(residue.in_sentence, history.notes.values())):
         return True
-    for trace in in_other_tables(connection, residue, history.name):
-        if trace.judge in (None, history.name):
-            return True
-    return False
+    own = (None, history.name)
+    traces = in_other_tables(connection, residue, history.name)
+    return any(trace.judge in own for trace in traces)
 
 
 def _receipt(
@@ -744,7 +737,8 @@ def _receipt(
 def _ids(values: Iterable[Held]) -> tuple[str, ...]:
     """Return the keys of values, each once, in their order."""
     ordered = sorted(values, key=lambda one: one.kind.order(one.value))
-    return tuple(dict.fromkeys(one.key for one in ordered))
+    ids = [one.key for one in ordered]
+    return tuple(dict.fromkeys(ids))
 
 
 # -- write -----------------------------------------------------------------------------------------

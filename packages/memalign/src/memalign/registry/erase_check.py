@@ -89,8 +89,7 @@ def search_again(
     ours = [trace for trace in traces if trace.judge in (None, own)]
     rows_left = dict.fromkeys(trace.row for trace in ours if trace.row)
     # Of another judge only its name.
-    others = {trace.judge for trace in traces if trace.judge is not None}
-    others.discard(own)
+    others = {trace.judge for trace in traces if trace.judge not in (None, own)}
     return replace(
         receipt,
         searched=searched,
@@ -137,11 +136,14 @@ def _in_registry(
     query = select(judges.c.name, rows.c.kind, rows.c.key, rows.c.body).join(rows)
     for judge, name, key, body in connection.execute(query):
         held = Held(name, key, codec.decode(name, body))
+        came_from = False
         if judge == own:
-            came_from = residue.concerns(held.kind.keys(held.value))
-        else:
-            came_from = name == "case" and held.value.content_hash in residue.contents
-        if came_from or any(_held(_words_of_row(judge, held), residue, own)):
+            keys = held.kind.keys(held.value)
+            came_from = residue.concerns(keys)
+        elif name == "case":
+            came_from = held.value.content_hash in residue.contents
+        words = _words_of_row(judge, held)
+        if came_from or any(_held(words, residue, own)):
             what = f"the {key}" if name == "judge" else name
             yield Trace(f"{rows.name}.body, {what}", judge, _row(held))
     yield from _held(_other_words(connection), residue, own)

@@ -78,7 +78,8 @@ def _same_content(values: Iterable[Held]) -> list[set[str]]:
     groups: dict[str, set[str]] = {}
     for name, key, value in values:
         if name == "case":
-            group = groups.setdefault(value.content_hash, set())
+            content = value.content_hash
+            group = groups.setdefault(content, set())
             group.add(key)
     return [group for group in groups.values() if len(group) > 1]
 

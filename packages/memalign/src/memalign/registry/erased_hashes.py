@@ -102,22 +102,16 @@ class ErasedHashes:
             known: What it held before, which may stay.
         """
         reasons: dict[FeedbackKey, str] = {}
-        if not self._days:
-            return reasons
         held = list(values)
         before = list(known)
         contents: dict[str, set[str]] = {}
         for one in held:
             if one.name == "case":
                 contents.setdefault(one.key, set()).add(one.value.content_hash)
-        said: set[str] = set()
-        # Of a case what was said is named; the case itself only where that is nothing.
-        for key in sorted(_keys(held) - _keys(before), reverse=True):
+        for key in sorted(_keys(held) - _keys(before)):
             reason = self._refusal(key, contents.get(key.id, ()))
-            if reason is not None and (key.source or key.id not in said):
+            if reason is not None:
                 reasons[key] = reason
-                said.add(key.id)
-        reasons = dict(sorted(reasons.items()))
         old = wordings_of(before)
         for one in held:
             for wording in wordings_of([one]) - old:
@@ -146,18 +140,21 @@ class ErasedHashes:
         facts = set()
         for name, _, value in values_of(memory):
             if name == "case":
-                facts.add(_Fact("case", value.content_hash))
-                facts.add(_Fact("id", value.id))
+                facts |= {
+                    _Fact("case", value.content_hash),
+                    _Fact("id", value.id),
+                }
             elif name == "annotation":
-                facts.add(_Fact.of_key(value.key))
-                facts.add(_Fact.of_person(value.source))
-        for wording in wordings_of(values_of(memory)):
-            facts.add(_Fact.of_wording(*wording))
+                facts |= {
+                    _Fact.of_key(value.key),
+                    _Fact.of_person(value.source),
+                }
+        wordings = wordings_of(values_of(memory))
+        facts.update(_Fact.of_wording(*wording) for wording in wordings)
         known = {digest for _, digest in self._days}
-        back = set()
+        back: set[str] = set()
         for secret in self._secrets:
-            for fact in facts:
-                back.add(fact.digest(secret))
+            back.update(fact.digest(secret) for fact in facts)
         readmitted = delete(erasures).where(
             erasures.c.judge == judge,
             erasures.c.digest.in_(sorted(back & known)),
@@ -191,8 +188,7 @@ class ErasedHashes:
             if kind == "key":
                 key = FeedbackKey(f"erased:{digest[:16]}", "")
                 reason = f"erased on {day}"
-                entry = LedgerEntry(key=key, state="erased", reason=reason)
-                found.append(entry)
+                found.append(LedgerEntry(key=key, state="erased", reason=reason))
         return tuple(found)
 
     def _day(self, fact: _Fact) -> date | None:
@@ -261,10 +257,13 @@ def wordings_of(values: Iterable[Held]) -> set[Wording]:
 
 
 def _keys(values: Iterable[Held]) -> set[FeedbackKey]:
-    """Return every key of feedback that values hold, and every case."""
+    """Return every key of feedback that values hold, and cases of which nobody says anything."""
     keys: set[FeedbackKey] = set()
+    cases: set[str] = set()
     for one in values:
         keys.update(one.kind.keys(one.value))
         if one.name == "case":
-            keys.add(FeedbackKey(one.key, ""))
+            cases.add(one.key)
+    for case in cases.difference(key.id for key in keys):
+        keys.add(FeedbackKey(case, ""))
     return keys

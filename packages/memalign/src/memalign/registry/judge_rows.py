@@ -145,10 +145,11 @@ def judge_of(name: str, contents: Contents, *, models: Mapping[str, Any]) -> Jud
 
     `models` gives objects for the names of models that only the caller has.
     """
-    settings = {}
-    for (kind, field), body in contents.items():
-        if kind == "judge":
-            settings[field] = decoded(kind, body)
+    settings = {
+        field: decoded(kind, body)
+        for (kind, field), body in contents.items()
+        if kind == "judge"
+    }
     with named_damage(f"the judge {name!r}"):
         return judge_from(name, settings, memory_of(contents), models=models)
 
@@ -182,15 +183,15 @@ def memory_of(
         if kind != "judge":
             values[kind][key] = decode(kind, body)
     annotations: dict[str, list[Annotation]] = {}
-    for annotation in values["annotation"].values():
+    for annotation in sorted(
+        values["annotation"].values(), key=lambda said: said.source
+    ):
         annotations.setdefault(annotation.id, []).append(annotation)
     cases = []
     for name, example in sorted(values["case"].items()):
-        said = annotations.get(name, [])
-        said.sort(key=lambda annotation: annotation.source)
         case = Case(
             example=example,
-            annotations=tuple(said),
+            annotations=tuple(annotations.get(name, ())),
             pre_alignment=values["pre_alignment"].get(name),
             vector=values["vector"].get(name),
         )

@@ -147,10 +147,11 @@ def _texts_of_guideline(guideline: Guideline) -> Iterator[Any]:
         yield from (test.text, _free_label(test.value))
 
 
-def _author_of_guideline(guideline: Guideline) -> str | None:
+def _author_of(guideline: Guideline) -> str | None:
     """Return who wrote it; None for a model, whoever confirmed it."""
-    written = guideline.origin in guideline.people
-    return guideline.origin if written else None
+    if guideline.origin in guideline.people:
+        return guideline.origin
+    return None
 
 
 def _who_did(entry: Any) -> list[str | None]:
@@ -205,7 +206,7 @@ KINDS = {
         texts=_texts_of_guideline,
         role="learned",
         names=lambda guideline: [*guideline.people, *_who_did(guideline)],
-        author=_author_of_guideline,
+        author=_author_of,
         people=lambda guideline: guideline.people,
         keys=lambda guideline: (*guideline.exposed_to, *guideline.supported_by),
         collection="guidelines",

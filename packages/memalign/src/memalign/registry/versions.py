@@ -479,9 +479,13 @@ def _summary(before: Contents, after: Contents) -> str:
         parts.append(f"{len(keys)} feedback {verb}")
     for lesson, described in LESSONS.items():
         for verb, keys in _changes(before, after, lesson).items():
-            keys.sort(key=lambda key: (len(key), key))
-            noun = described.noun if len(keys) == 1 else f"{described.noun}s"
-            parts.append(f"{len(keys)} {noun} {verb} ({', '.join(keys[:8])})")
+            keys.sort()
+            keys.sort(key=len)  # G2 before G10
+            noun = described.noun
+            if len(keys) > 1:
+                noun += "s"
+            names = ", ".join(keys[:8])
+            parts.append(f"{len(keys)} {noun} {verb} ({names})")
     if parts:
         return ", ".join(parts)
     return "bookkeeping only" if before else "created"
@@ -589,13 +593,13 @@ def rename(connection: Connection, name: str, to: str) -> None:
         JudgeExists: Another judge has the new name.
     """
     judge = find(connection, name).judge
-    same = judges.c.id == judge
-    others = select(judges.c.id).where(judges.c.name == to, ~same)
-    if connection.execute(others).first() is not None:
+    taken = connection.scalar(select(judges.c.id).where(judges.c.name == to))
+    if taken not in (None, judge):
         raise JudgeExists(
             f"judge {to!r} is in the registry already: choose another name"
         )
-    connection.execute(update(judges).where(same).values(name=to))
+    renamed = update(judges).where(judges.c.id == judge)
+    connection.execute(renamed.values(name=to))
 
 
 def remove(connection: Connection, judge: int) -> None:
