@@ -400,6 +400,7 @@ def test_the_binomial_tail_is_scipys() -> None:
         )
     assert [fewest_for(least) for least in (0.9, 0.95, 0.99)] == [29, 59, 299]
     assert fewest_for(0.95, 1) == 93
+    assert fewest_for(0.999999999) == 2_995_732_357  # at once
 
 
 def surely(
@@ -463,6 +464,22 @@ def test_a_promise_that_is_not_proven_says_what_is_missing(
     found = promise_of(surely([0.9] * n, [place >= wrong for place in range(n)]), least)
     assert (found.kept, found.missing) == (None, missing)
     assert why in found.why
+
+
+def test_labels_that_go_together_tell_less_of_what_is_missing() -> None:
+    alone = promise_of(surely([0.9] * 100, [n >= 4 for n in range(100)]), 0.95)
+    groups = [f"g{n // 5}" for n in range(100)]
+    good = [n >= 4 for n in range(100)]
+    together = promise_of(surely([0.9] * 100, good, groups), 0.95)
+    assert alone.missing is not None
+    assert together.missing is not None
+    assert together.missing > 1.5 * alone.missing
+
+    few = promise_of(
+        surely([0.9] * 100, good, [f"g{n // 20}" for n in range(100)]), 0.9
+    )
+    assert (few.kept, few.missing) == (None, None)
+    assert "of 100 cases of 5 groups; 10 are needed: label cases of others" in few.why
 
 
 def test_a_promise_is_a_share() -> None:

