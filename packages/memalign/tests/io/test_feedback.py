@@ -219,7 +219,7 @@ def test_what_is_written_as_jsonl_or_csv_is_read_back(
     ("row", "reason"),
     [
         ({"outputs": "a", "value": True}, "id is missing"),
-        ({"id": ["x"], "outputs": "a", "value": True}, "id must be text"),
+        ({"id": ["x"], "outputs": "a", "value": True}, "id must be text, not list"),
         ({"id": "a\nb", "outputs": "a", "value": True}, "one line"),
         ({"id": "t", "outputs": "a"}, "a value, a rationale or both"),
         ({"id": "t", "value": True}, "no content: one of inputs"),

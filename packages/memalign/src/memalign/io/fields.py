@@ -173,5 +173,7 @@ def _name_of(field: str, value: object) -> str:
             f"{field} {value:.17g} is a fraction that has lost digits; read the column as text"
         )
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise InputError(f"{field} must be text")
-    return str(value).strip()
+        kind = type(value).__name__
+        raise InputError(f"{field} must be text, not {kind}")
+    text = str(value)
+    return text.strip()

@@ -80,4 +80,5 @@ class RowReader:
         """
         missing = [field for field in fields if field not in self.columns]
         if missing and self.columns and source.has_columns:
-            raise unmapped(source.name, missing, self.columns, source.columns.names)
+            names = source.columns.names
+            raise unmapped(source.name, missing, self.columns, names)

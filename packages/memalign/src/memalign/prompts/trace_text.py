@@ -50,7 +50,8 @@ def outline(tree: SpanTree, tokens: int) -> str:
     for span in tree.spans:
         if span.id in named:
             lines.append(named[span.id])
-    rest = len(tree.spans) - len(named)
+    count = len(tree.spans)
+    rest = count - len(named)
     if rest:
         lines.append(f"… {rest:,} more spans are not named here")
     return "\n".join(lines)
