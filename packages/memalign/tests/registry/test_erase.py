@@ -826,20 +826,25 @@ def test_the_receipt_reads_as_text_and_as_json(learned: Registry):
     assert "MLflow versions and traces" in plain["unreachable"]
 
 
-def test_all_that_is_learned_is_described_counted_and_compared():
-    """A new kind of memory that one of these does not know would outlive an erasure."""
-    assert tuple(kind.collection for kind in kinds.LESSONS.values()) == LESSONS
-    for kind in kinds.LESSONS.values():
-        assert kind.field == kind.collection
-        assert kind.noun
-        assert all("{n}" in words for words in kind.experts)
-        assert kind.field in field_names(MemoryDiff)
-    for noun, kind in kinds.NOUNS.items():
-        assert kind.field in field_names(Receipt)
-        assert f"{noun}s" in field_names(RedactedVersion)
+def test_all_that_is_learned_is_described():
+    """A new kind of memory that the table does not know would outlive an erasure."""
     described = {kind.collection for kind in kinds.KINDS.values()} - {None}
     state = {"cases", "locks", "next_guideline", "authority", "embedding_model"}
     assert described == set(Memory.__struct_fields__) - state
+    assert tuple(kind.collection for kind in kinds.LESSONS.values()) == LESSONS
+
+
+@pytest.mark.parametrize("kind", kinds.LESSONS.values(), ids=lambda kind: kind.noun)
+def test_a_lesson_is_counted_and_compared(kind: kinds.Kind):
+    assert kind.field == kind.collection
+    assert kind.field in field_names(MemoryDiff)
+    assert all("{n}" in words for words in kind.experts)
+
+
+@pytest.mark.parametrize(("noun", "kind"), kinds.NOUNS.items())
+def test_a_kind_with_a_name_is_in_the_receipt(noun: str, kind: kinds.Kind):
+    assert kind.field in field_names(Receipt)
+    assert f"{noun}s" in field_names(RedactedVersion)
 
 
 def field_names(of: type) -> set[str]:
