@@ -88,7 +88,11 @@ def untaught_words(
 
 def waiting_words(connection: Transaction, judge: str, person: str) -> list[Annotation]:
     """Return what a person explained and the judge can be taught, the earliest first."""
-    return untaught_words(connection, judge, person).get(_WAITING, [])
+    words: list[Annotation] = []
+    for pair in answers.untaught_words(connection, judge, person):
+        if _reason(pair, person) == _WAITING:
+            words.append(_comment(pair.answer))
+    return words
 
 
 def is_time_to_teach(waiting: int, later: str) -> bool:
