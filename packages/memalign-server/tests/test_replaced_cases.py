@@ -12,7 +12,7 @@ from memalign_server.learned.teaching import lessons_of, mark_taught
 from memalign_server.review.service import mark_seen
 from memalign_server.store.answers import answer_of
 from memalign_server.store.cases import case_of, store_judgments
-from memalign_server.store.tables import reviews
+from memalign_server.store.tables import queue, reviews
 from server_support import world
 from server_support.reviewing import (
     CASES,
@@ -49,6 +49,52 @@ def replace(client: TestClient, case: dict[str, Any], *, by: str = "file") -> An
     page = client.post(path, files=lines, data={"what": "cases"})
     wait(client)
     return page
+
+
+def test_blanks_around_an_id_pass_no_other_text(queued: TestClient) -> None:
+    for case_id in ("late", " late ", "late\n"):
+        said = {**OTHER, "id": case_id, "value": False, "source": "ana"}
+        path = "/api/v1/judges/tone/align"
+        refused = queued.post(path, json={"feedback": [said]})
+        assert refused.status_code == 409
+        assert refused.json()["changed"] == ["late"]
+        hold_out(queued, "late")
+        refused = queued.post(path, json={"feedback": [said]})
+        assert refused.json()["held_out"] == ["late"]
+        hold_out(queued)
+
+
+def test_a_kind_of_answer_stays_where_an_answered_text_was_replaced(
+    queued: TestClient,
+) -> None:
+    answer(queued, "late", value="false", rationale=WORDS)
+    question = {"question": "Is it warm?", "kind": "int:1..5", "model": "scripted"}
+    for case in (LATE, OTHER):
+        replace(queued, case)
+        page = queued.post("/judges/tone/setup/question", data=question)
+        assert page.status_code == 422
+
+
+def test_a_choice_on_one_text_leaves_what_was_learned_of_another(
+    queued: TestClient,
+) -> None:
+    answer(queued, "late", value="true", rationale="Fine.")
+    said = {**OTHER, "value": False, "rationale": WORDS, "source": "ana"}
+    world.registry_of(queued).align("tone", [said])
+    chosen = queue.update().where(queue.c.case_id == "late")
+    world.change(queued, chosen.values(settled="local", settled_by="local"))
+    post(queued, "/judges/tone/teach")
+    wait(queued)
+    assert "late@ana" in learned(queued)
+
+
+def test_words_out_of_force_are_shown_after_their_text_is_replaced(
+    queued: TestClient,
+) -> None:
+    answer(queued, "late", value="false", rationale=WORDS)
+    world.change(queued, reviews.update().values(overruled_by="Ana", overruled_for=""))
+    replace(queued, OTHER)
+    shows(words_of(queued.get("/judges/tone/learned").text), f"“{WORDS}”")
 
 
 @world.ON_BOTH

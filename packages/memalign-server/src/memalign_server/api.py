@@ -12,7 +12,7 @@ import msgspec
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
 
-from memalign import Example, Judgment
+from memalign import Example, Judge, Judgment
 from memalign.errors import InputError
 from memalign.evaluation import Usefulness
 from memalign.io import Examples, read_feedback
@@ -270,7 +270,8 @@ def align_judge(
     """
     rows = [_handed_in(row, person) for row in body.feedback]
     objects = [row for row in rows if isinstance(row, dict)]
-    ids = [str(row.get("id")) for row in objects]
+    asked = server.judges.latest(judge).judge
+    ids = [_id_of(row, asked) for row in objects]
     with server.store.read() as connection:
         measuring = measuring_names(connection, judge)
         queued = {case.case_id: case for case in cases_of(connection, judge, ids)}
@@ -279,16 +280,21 @@ def align_judge(
             row.update({**queued[case_id].example.content, **row})
     held_out = set(ids) & measuring
     changed = set[str]()
-    asked = server.judges.latest(judge).judge
     with suppress(InputError):  # rows that cannot be read are the job's to refuse
         for said in read_feedback(rows, columns=asked.columns, skip_invalid=True).rows:
             known = queued.get(said.id)
-            if said.content_hash in measuring:
+            if not measuring.isdisjoint((said.id, said.content_hash)):
                 held_out.add(said.id)
             elif known is not None and known.content_hash != said.content_hash:
                 changed.add(said.id)
     _check_contents(held_out, changed)
     return begin("align", {**body.model_dump(), "feedback": rows})
+
+
+def _id_of(row: Mapping[str, Any], judge: Judge) -> str:
+    """Return the id of a row as feedback is read: of the judge's column, without blanks."""
+    column = judge.columns.get("id", "id")
+    return str(row.get(column, row.get("id"))).strip()
 
 
 def _check_contents(held_out: Collection[str], changed: Collection[str]) -> None:

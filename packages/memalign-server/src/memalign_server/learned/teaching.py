@@ -149,10 +149,14 @@ def overruled(connection: Transaction, judge: str, memory: Memory) -> list[Feedb
     """Return what the judge has learned and an owner's choice has put out of force."""
     keys = list[FeedbackKey]()
     settled = answers.settlements(connection, judge)
-    for annotation in memory.annotations():
-        holder, _ = settled.get(annotation.id, (None, None))
-        if holder is not None and not same_person(annotation.source, holder):
-            keys.append(annotation.key)
+    for case in memory.cases:
+        content = case.example.content_hash
+        holder, _ = settled.get((case.id, content), (None, None))
+        if holder is None:
+            continue
+        for annotation in case.annotations:
+            if not same_person(annotation.source, holder):
+                keys.append(annotation.key)
     return keys
 
 

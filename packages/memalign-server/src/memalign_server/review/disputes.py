@@ -220,7 +220,9 @@ def undo(
 
 def refresh_disputes(connection: Transaction, judge: str, *, kind: ValueType) -> None:
     """Note again who differs where answers have gone without their person: erased or withdrawn."""
-    known = settlements(connection, judge)
+    known = {}
+    for (case_id, _), chosen in settlements(connection, judge).items():
+        known[case_id] = chosen
     for case_id, verdicts in verdicts_on(connection, judge, known):
         settled, by = known[case_id]
         if settled in {"", *(answer.person for answer in verdicts)}:

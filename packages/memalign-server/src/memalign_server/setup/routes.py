@@ -30,7 +30,7 @@ from memalign_server.server import JUDGE
 from memalign_server.setup.row_errors import reason_of
 from memalign_server.setup.service import keep_said, open_provider
 from memalign_server.setup.uploads import SUFFIXES, Upload, read_upload
-from memalign_server.store.answers import activity_of
+from memalign_server.store.answers import activity_of, is_answered
 from memalign_server.store.cases import (
     add_cases,
     answers_wanted,
@@ -96,7 +96,7 @@ class Setup(JudgeScreen):
     def fixed(self) -> bool:
         """Return whether a case was answered: from then on a judge keeps its kind of answer."""
         with self.read() as connection:
-            answered = counts_of(connection, self.judge).answered
+            answered = is_answered(connection, self.judge)
         return bool(answered or self.latest.memory.cases)
 
     @property

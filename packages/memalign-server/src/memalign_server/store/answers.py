@@ -185,6 +185,12 @@ def drafts_of(connection: Connection, judge: str, person: str) -> list[Answer]:
     return _answers(connection, query)
 
 
+def is_answered(connection: Connection, judge: str) -> bool:
+    """Return whether anybody has answered a case, be it queued or not."""
+    query = select(SAID.case_id).where(SAID.judge == judge, ANSWERED)
+    return connection.execute(query.limit(1)).first() is not None
+
+
 def activity_of(connection: Connection, judge: str) -> dict[str, tuple[int, str]]:
     """Return how many cases each person answered, and when they did so last."""
     query = select(SAID.person, func.count(), func.max(SAID.updated_at))
@@ -282,8 +288,8 @@ def disputed_for_owner(
 
 def settlements(
     connection: Connection, judge: str
-) -> dict[str, tuple[str | None, str | None]]:
-    """Return whose answer holds on a case, and who chose that, by the case.
+) -> dict[tuple[str, str], tuple[str | None, str | None]]:
+    """Return whose answer holds on a case, and who chose that, by its id and content.
 
     These are the cases that several people answered, and those that were settled.
     """
@@ -291,9 +297,12 @@ def settlements(
     several = verdicts.group_by(SAID.case_id).having(func.count() > 1)
     is_settled = CASE.settled.is_not(None)
     in_question = or_(CASE.disputed == 1, is_settled, CASE.case_id.in_(several))
-    query = select(CASE.case_id, CASE.settled, CASE.settled_by)
+    query = select(CASE.case_id, CASE.content_hash, CASE.settled, CASE.settled_by)
     rows = connection.execute(query.where(of_judge(judge), in_question))
-    return {case_id: (holder, by) for case_id, holder, by in rows}
+    settled = {}
+    for case_id, content, holder, by in rows:
+        settled[case_id, content] = (holder, by)
+    return settled
 
 
 # -- answers with their cases ----------------------------------------------------------------------
@@ -321,8 +330,11 @@ def untaught_words(
 
 
 def overruled_words(connection: Connection, judge: str, person: str) -> list[Answer]:
-    """Return a person's words that somebody's choice put out of force, the earliest first."""
-    own = select(reviews).where(said_by(judge, person))
+    """Return a person's words that somebody's choice put out of force, the earliest first.
+
+    They are shown whether the queue has the content that they are about or not.
+    """
+    own = select(reviews).where(SAID.judge == judge, SAID.person == person)
     query = own.where(ANSWERED, _EXPLAINED, _OVERRULED)
     return _answers(connection, query.order_by(SAID.updated_at))
 

@@ -80,8 +80,9 @@ async def unalign(work: Work) -> dict[str, Any]:
         **work.options(),
     )
     memory = before.memory
-    others = _of_others(filter(memory.annotation, result.removed), by)
+    others = _of_others(result.removed, by)
     own = set(result.removed).difference(others)
+    others = list(filter(memory.annotation, others))
     words = bool(given.get("words"))
     holder = given.get("holder") or ""
     with work.store.write() as connection:
