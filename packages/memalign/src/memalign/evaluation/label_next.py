@@ -116,6 +116,7 @@ async def anext_cases(
             fresh, concurrency=concurrency, max_cost=max_cost, progress=progress
         )
         usage = sum((judgment.usage for judgment in judgments), usage)
+    chosen: tuple[NextCase, ...] = ()
     rated: list[tuple[Example, Judgment]] = []
     failed: list[tuple[str, str]] = []
     for example, judgment in zip(fresh, judgments, strict=True):
@@ -123,8 +124,10 @@ async def anext_cases(
             rated.append((example, judgment))
         else:
             failed.append((example.id, judgment.error))
+    if rated:
+        chosen = await _ranked(judge, rated, n)
     return NextCases(
-        cases=await _ranked(judge, rated, n) if rated else (),
+        cases=chosen,
         ranked=len(rated),
         left_out=len(examples) - len(fresh),
         failed=tuple(failed),
@@ -166,7 +169,8 @@ def _of_this_memory(
 async def _ranked(judge: Judge, rated: Rated, n: int) -> tuple[NextCase, ...]:
     """Choose the most useful cases, each far from those chosen before."""
     vectors = await _embedded([example for example, _ in rated])
-    degrees = await Usefulness(judge).degrees(rated, vectors)
+    usefulness = Usefulness(judge)
+    degrees = await usefulness.degrees(rated, vectors)
     worth = np.array(_scores(rated, degrees))
     apart = np.ones(len(rated))
     chosen = []
@@ -174,10 +178,12 @@ async def _ranked(judge: Judge, rated: Rated, n: int) -> tuple[NextCase, ...]:
         products = worth * apart
         place = int(np.argmax(products))
         example, _ = rated[place]
+        reason = _reason(degrees[place])
+        score = float(products[place])
         case = NextCase(
             id=example.id,
-            reason=_reason(degrees[place]),
-            score=round(float(products[place]), 3),
+            reason=reason,
+            score=round(score, 3),
         )
         chosen.append(case)
         likeness = vectors @ vectors[place]
@@ -197,7 +203,8 @@ class Usefulness:
     async def __call__(self, rated: Rated) -> list[float]:
         """Return the score of each case, from 0 to 1, by its judgment; see `anext_cases`."""
         vectors = await _embedded([example for example, _ in rated])
-        return _scores(rated, await self.degrees(rated, vectors))
+        degrees = await self.degrees(rated, vectors)
+        return _scores(rated, degrees)
 
     async def degrees(self, rated: Rated, vectors: Vectors) -> list[Degrees]:
         """Return the reasons to label each case, with their degrees from 0 to 1."""
@@ -255,7 +262,10 @@ def _degrees(judgment: Judgment, nearest: float | None) -> Degrees:
         heard = max(heard, certain)
         if finding.value is not None:
             meant.add(finding.value)
-    confidence = 1.0 if judgment.confidence is None else judgment.confidence
+    confidence = 1.0
+    if judgment.confidence is not None:
+        confidence = judgment.confidence
+    unsure = 2 * (1 - confidence)
     unlike = 1.0
     likeness = "memory has no cases yet"
     if nearest is not None:
@@ -265,7 +275,7 @@ def _degrees(judgment: Judgment, nearest: float | None) -> Degrees:
     return {
         "no guideline applies": 1 - heard,
         "guidelines contradict each other": float(len(meant) > 1),
-        f"unsure ({confidence:.0%})": min(1.0, 2 * (1 - confidence)),
+        f"unsure ({confidence:.0%})": min(1.0, unsure),
         likeness: unlike,
     }
 

@@ -46,7 +46,9 @@ def sentences_of(evaluation: Evaluation) -> list[str]:
     """Say the figures of an evaluation in plain sentences, the traffic and the promise included."""
     lines = _agreement(evaluation)
     for traffic in evaluation.traffic:
-        where = f"{traffic.system}: " if traffic.system else ""
+        where = ""
+        if traffic.system:
+            where = f"{traffic.system}: "
         for line in say("traffic", one=traffic):
             lines.append(where + line)
     if evaluation.promise is not None:
@@ -63,13 +65,17 @@ def table_of(evaluation: Evaluation) -> list[str]:
     said: dict[str, list[str]] = {}
     for name, counts in zip(names, one.confusion, strict=True):
         pairs = zip(counts, names, strict=True)
-        words = [f"{count} {verdict}" for count, verdict in pairs if count]
+        words = []
+        for count, verdict in pairs:
+            if count:
+                words.append(f"{count} {verdict}")
         if words:
             said[name] = words
+    total = one.n + one.unscored + one.unlabelled
     return say(
         "table",
         one=one,
-        total=one.n + one.unscored + one.unlabelled,
+        total=total,
         named=_LISTED_IDS,
         said=said,
     )
@@ -139,7 +145,8 @@ def recalls(cases: Cases) -> list[tuple[Value, int, float]]:
         cases: Cases with a verdict.
     """
     meant = Counter(labels(cases))
-    given = Counter(labels([case for case in cases if case.correct]))
+    right = [case for case in cases if case.correct]
+    given = Counter(labels(right))
     found = []
     for label, n in meant.most_common(_NAMED):
         share = given[label] / n
@@ -160,7 +167,9 @@ def lean(cases: Cases) -> Lean | None:
     label, _ = more.most_common(1)[0]
     changes = []
     for case in cases:
-        change = (case.value == label) - (case.label == label)
+        by_judge = case.value == label
+        by_people = case.label == label
+        change = by_judge - by_people
         changes.append(change)
     mean = estimate_mean(changes, clusters(cases), paired_interval)
     if mean.low is None or mean.low <= 0:
@@ -202,7 +211,10 @@ def plan_of(evaluation: Evaluation) -> list[str]:
 
 def half_width(share: float, n: int) -> float:
     """Return half of Wilson's interval of a share, as a share: 0.06 for 0.9 of 100 cases."""
-    low, high = wilson_interval(share * n, n) or (0.0, 1.0)
+    interval = wilson_interval(share * n, n)
+    if interval is None:
+        return 0.5
+    low, high = interval
     return (high - low) / 2
 
 

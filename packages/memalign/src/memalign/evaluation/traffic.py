@@ -188,6 +188,15 @@ def _share(
     said = _numbers(label, verdicts(cases))
     own = _numbers(label, verdicts(judged))
     groups = clusters(cases)
+    if label is None:
+        name = "mean"
+        people_say = estimate_mean(people, groups, mean_interval)
+    else:
+        name = value_text(label)
+        people_say = estimate_mean(people, groups, share_interval)
+    judge_says = math.nan
+    if own:
+        judge_says = statistics.fmean(own)
     corrected = Estimate(value=None)
     refused = refusal(people, said, groups)
     if not refused:
@@ -197,12 +206,11 @@ def _share(
             corrected = _on_scale(kind, corrected_mean(*parts))
         else:
             corrected = corrected_share(*parts)
-    interval = mean_interval if label is None else share_interval
     return Share(
-        label="mean" if label is None else value_text(label),
-        judge=statistics.fmean(own) if own else math.nan,
+        label=name,
+        judge=judge_says,
         corrected=corrected,
-        people=estimate_mean(people, groups, interval),
+        people=people_say,
         refused=refused,
     )
 
@@ -228,12 +236,11 @@ def _on_scale(kind: ValueType, figure: Estimate) -> Estimate:
 def _other_systems(cases: Cases, system: str | None) -> list[str]:
     """Warn where labelled cases come from another system than the rows."""
     here = system or "no system"
-    theirs = sorted({case.system or "no system" for case in cases})
-    if theirs in ([], [here]):
+    theirs = {case.system or "no system" for case in cases}
+    if not theirs - {here}:
         return []
-    return [
-        f"labelled cases come from {', '.join(theirs)}, and the judged rows from {here}"
-    ]
+    named = ", ".join(sorted(theirs))
+    return [f"labelled cases come from {named}, and the judged rows from {here}"]
 
 
 def _not_at_random(
@@ -244,10 +251,9 @@ def _not_at_random(
     rest = np.array(_numbers(label, verdicts(others)))
     here = labelled.mean()
     there = rest.mean()
-    error = math.hypot(
-        labelled.std() / math.sqrt(len(labelled)),
-        rest.std() / math.sqrt(len(rest)),
-    )
+    error_here = labelled.std() / math.sqrt(len(labelled))
+    error_there = rest.std() / math.sqrt(len(rest))
+    error = math.hypot(error_here, error_there)
     together = np.append(labelled, rest)
     chance = max(3 * error, together.std() / 5)
     if abs(here - there) <= chance:
@@ -332,10 +338,12 @@ def corrected_share(
     down = np.linalg.norm(moves.min(axis=0))
     up = np.linalg.norm(moves.max(axis=0))
     value = weight @ inside
+    low = float(value - down)
+    high = float(value + up)
     return Estimate(
         value=float(value),
-        low=max(0.0, float(value - down)),
-        high=min(1.0, float(value + up)),
+        low=max(0.0, low),
+        high=min(1.0, high),
     )
 
 
