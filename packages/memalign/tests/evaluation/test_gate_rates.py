@@ -125,6 +125,34 @@ def test_scores_at_the_edge(drawn: Drawn, follows: float) -> None:
     at_edge(rates(decide))
 
 
+@pytest.mark.parametrize(
+    ("kind", "too_high", "n", "low"),
+    [
+        ("int:1..5", {0, 1}, 10, 0.6),
+        ("int:1..5", {0, 1, 2, 5, 6, 7, 10, 11}, 40, 0.85),
+        ("float:1..5", {0, 1}, 10, 0.6),
+        ("float:1..5", {3}, 20, 0.85),
+    ],
+)
+def test_few_scores_that_are_close_are_told_apart_from_chance(
+    kind: str, too_high: set[int], n: int, low: float
+) -> None:
+    value_type = ValueType.of(kind)
+    labels = np.array([1 + i % 5 for i in range(n)])
+    values = np.array([label + (i in too_high) for i, label in enumerate(labels)])
+    figure = list(measure(value_type, Drawn(n).scored(labels, values)).values())[-1]
+    assert low < figure.low < figure.value < figure.high < 1
+
+
+@pytest.mark.parametrize("kind", ["int:1..5", "float:1..5"])
+def test_ten_scores_that_are_always_right_have_an_interval(kind: str) -> None:
+    labels = np.array([1, 2, 3, 4, 5] * 2)
+    found = measure(ValueType.of(kind), Drawn(10).scored(labels, labels))
+    figure = list(found.values())[-1]
+    assert figure.low < 0.8
+    assert figure.high == 1
+
+
 # -- a baseline --------------------------------------------------------------------------------------------------------
 
 
