@@ -361,7 +361,9 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
 
     def _parse_text(self, raw: object) -> str | None:
         # A spreadsheet makes a number of a text in digits.
-        if not isinstance(raw, bool | int | float | str):
+        if isinstance(raw, bool) or not isinstance(raw, int | float | str):
+            return None
+        if isinstance(raw, float) and not math.isfinite(raw):
             return None
         text = value_text(raw)
         if not text.strip():

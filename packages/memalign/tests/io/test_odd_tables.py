@@ -196,13 +196,21 @@ def test_a_blank_label_is_none_and_a_number_is_text_where_labels_are() -> None:
             )
             assert feedback.rows[0].value is None
     free = ValueType.of("str")
-    for written, value in {7: "7", 0.5: "0.5", True: "true", "x": "x"}.items():
+    for written, value in {7: "7", 0.5: "0.5", "x": "x"}.items():
         feedback = read_feedback([row | {"value": written}], value_type=free)
         assert feedback.rows[0].value == value
     with pytest.raises(
         InvalidRows, match=r"line 1 \(1\): value \['x'\] is not allowed"
     ):
         read_feedback([row | {"value": ["x"]}], value_type=free)
+
+
+def test_content_keeps_the_blanks_it_begins_with(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    for mark, blanks in ((",", "   "), ("\t", "  ")):
+        path.write_text(f"id{mark} outputs\n1{mark}{blanks}def f():\n", "utf-8")
+        (row,) = read_examples(path)
+        assert row.outputs == f"{blanks}def f():"
 
 
 TEXTS: dict[str, Any] = {

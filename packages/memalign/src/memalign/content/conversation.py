@@ -37,8 +37,11 @@ _LISTS = (
     "transcript",
 )
 """Keys under which files and APIs keep the list of turns."""
+_HISTORIES = ("chat_history", "history")
 
 _SPEAKERS = ("role", "from", "speaker", "author", "sender", "source", "user", "name")
+_USER = re.compile(r"user|assistant|bot|[UWB][A-Z0-9]{6,}")
+"""A role, or the id of somebody in Slack."""
 _SAID = ("content", "value", "text", "message", "parts", "body", "utterance")
 _ROLES = {
     "human": "user",
@@ -124,16 +127,16 @@ def turns_of(conversation: object) -> tuple[Turn, ...] | None:
         return None
     turns: list[Turn] = []
     if isinstance(conversation, Mapping):
-        lists = [name for name in _LISTS if _is_list(conversation.get(name))]
-        if not lists:
+        name = _name_of_turns(conversation)
+        if name is None:
             keys = _keys(conversation)
             raise InputError(
                 f"conversation has no list of turns (its keys are {keys}); {_FORM}"
             )
-        beside = _without(conversation, lists[:1])
+        beside = _without(conversation, (name,))
         if beside:
             turns.append(Turn(role=None, content=None, rest=beside))
-        conversation = conversation[lists[0]]
+        conversation = conversation[name]
     if not isinstance(conversation, list | tuple):
         kind = type(conversation).__name__
         raise InputError(f"conversation is {kind} instead of a list of turns; {_FORM}")
@@ -219,6 +222,8 @@ def _of_speaker(message: Message) -> Message:
     if speaker is None or said is None or (speaker, said) == ("role", "content"):
         return message
     role = message[speaker]
+    if speaker == "user" and not (isinstance(role, str) and _USER.fullmatch(role)):
+        return message  # it may be what the user said
     if isinstance(role, Mapping):
         role = role.get("role") or role.get("name")
     content = message[said]
@@ -227,6 +232,20 @@ def _of_speaker(message: Message) -> Message:
         usual |= _of_parts(content)
     rest = _without(message, (speaker, said))
     return usual | rest
+
+
+def _name_of_turns(conversation: Message) -> str | None:
+    """Return the key of the list of turns, or None without one.
+
+    What stands beside a history may come after it, so a history is the turns only by itself.
+    """
+    lists = [name for name in _LISTS if _is_list(conversation.get(name))]
+    full = [name for name in lists if conversation[name]]
+    for name in full or lists:
+        if name in _HISTORIES and len(conversation) > 1:
+            return None
+        return name
+    return None
 
 
 def _present(message: Message, names: Sequence[str]) -> str | None:

@@ -535,13 +535,11 @@ def _any_value(value: object) -> Any:
         return value
     ((kind, content),) = value.items()
     if kind == "intValue":  # a text, since JSON's numbers end at 2^53
-        try:
-            return int(str(content))
-        except ValueError:
-            return content
+        is_number = re.fullmatch(r"-?[0-9]{1,40}", str(content))
+        return int(content) if is_number else content
     if isinstance(content, Mapping):
         values = content.get("values", [])
-        is_known = isinstance(values, list)
+        is_known = isinstance(values, list | tuple)
         if is_known and kind == "arrayValue":
             return [_any_value(part) for part in values]
         if is_known and kind == "kvlistValue":
@@ -552,6 +550,10 @@ def _any_value(value: object) -> Any:
 
 
 # -- the tree --------------------------------------------------------------------------------------
+
+
+_NO_PARENT = ("", "0", "False")
+"""What tracers write for the parent of a span without one."""
 
 
 def _tree(links: Sequence[Span]) -> SpanTree:
@@ -576,7 +578,7 @@ def _tree(links: Sequence[Span]) -> SpanTree:
             waiting.append((child, span))
     orphans: list[str] = []
     for place, span in spans.items():
-        if links[place].parent and span.parent is None:
+        if links[place].parent not in _NO_PARENT and span.parent is None:
             orphans.append(span.name[:40])
     return SpanTree(spans=tuple(spans.values()), notes=_notes(orphans, len(spans)))
 

@@ -33,7 +33,7 @@ def delimited_rows(path: Path, columns: Columns) -> ReadRows:
     The mark between cells is the one by which a row names most columns: a comma, a semicolon, a tab
     or a bar. A first line `sep=;`, as spreadsheets write it, names the mark.
 
-    Blanks behind the mark are no part of a cell where the names of columns have them too.
+    A blank behind the mark is no part of a cell where quotation marks follow such blanks.
 
     Raises:
         InputError: It is not UTF-8, or its header is broken.
@@ -51,12 +51,19 @@ def delimited_rows(path: Path, columns: Columns) -> ReadRows:
     texts: Iterator[str] = islice(file_texts(path), begin, None)
     if _written_by_spark(path, mark):
         texts = map(_doubled, texts)
-    header = "".join(first[begin : begin + 1])
-    marks = header.count(mark)
-    blanks = header.count(f"{mark} ")
-    spaced = 0 < marks == blanks
+    spaced = mark != "\t" and _has_spaced_quotes(path, mark)
     reader = csv.reader(texts, strict=True, delimiter=mark, skipinitialspace=spaced)
     return table_rows(path, _records(path, reader, begin), columns)
+
+
+def _has_spaced_quotes(path: Path, mark: str) -> bool:
+    """Return whether blanks stand before opening quotation marks, and nowhere as indentation."""
+    has_quotes = False
+    for text in file_texts(path):
+        if f"{mark}  " in text:
+            return False
+        has_quotes = has_quotes or f'{mark} "' in text
+    return has_quotes
 
 
 def _mark_of(first: Sequence[str], columns: Columns) -> str:

@@ -405,50 +405,52 @@ def _turn_line(number: int, turn: Turn, tokens: int | None = None) -> str:
 
 
 def _cut_turns(turns: Sequence[Turn], tokens: int) -> Cut:
-    """Keep the first turns, and twice as many of the last: the subject, and the end.
+    """Keep the first turns, and the last ones with twice the room: the subject, and the end.
 
     The first and the last turn always stay; one that takes more than a quarter of the room is cut.
     """
     count = len(turns)
     quarter = (tokens - 20) // min(count, 4)
     most = max(quarter, 40)
-
-    def rank(number: int) -> int:
-        from_the_end = count - number
-        from_the_front = 2 * number - 1
-        return min(from_the_front, from_the_end)
-
-    numbers = range(1, count + 1)
-    lines: dict[int, str] = {}
-    used = 20
+    front: list[str] = []
+    back: list[str] = []  # the last turn first
+    front_tokens = 0
+    back_tokens = 0
     long = 0
-    ordered = sorted(numbers, key=rank)
-    for number in ordered:
+    while len(front) + len(back) < count:
+        at_end = back_tokens <= 2 * front_tokens
+        number = len(front) + 1
+        if at_end:
+            number = count - len(back)
         turn = turns[number - 1]
         line = _turn_line(number, turn, most)
-        used += estimate_tokens(line)
-        if used > tokens and len(lines) >= 2:
+        size = estimate_tokens(line)
+        used = front_tokens + back_tokens + size + 20
+        if used > tokens and front and back:
             break
-        lines[number] = line
-        said = encode(turn.content)
+        if at_end:
+            back.append(line)
+            back_tokens += size
+        else:
+            front.append(line)
+            front_tokens += size
+        said = encode([turn.content, turn.calls, turn.rest])
         long += estimate_tokens(said) > most
     notes: list[str] = []
-    gap = [number for number in numbers if number not in lines]
-    if gap:
-        first = gap[0]
-        last = gap[-1]
+    shown = [counted(count, "turn"), *front]
+    first = len(front) + 1
+    last = count - len(back)
+    if first <= last:
         left_out = f"turn {last}"
         if first < last:
             left_out = f"turns {first} to {last}"
         note = f"{left_out} of {count} left out"
         notes.append(note)
-        lines[first] = f"… {note}"
+        shown.append(f"… {note}")
+    shown += reversed(back)
     if long:
         long_turns = counted(long, "long turn")
         notes.append(f"{long_turns} cut")
-    shown = [counted(count, "turn")]
-    for number in sorted(lines):
-        shown.append(lines[number])
     text = "\n".join(shown)
     noted = ", ".join(notes)
     over = f"over the budget of {tokens:,} tokens"
