@@ -211,6 +211,8 @@ def test_content_keeps_the_blanks_it_begins_with(tmp_path: Path) -> None:
         path.write_text(f"id{mark} outputs\n1{mark}{blanks}def f():\n", "utf-8")
         (row,) = read_examples(path)
         assert row.outputs == f"{blanks}def f():"
+    path.write_text('id,outputs\n1, code\n2,"say, ""hi"""\n', "utf-8")
+    assert [row.outputs for row in read_examples(path)] == [" code", 'say, "hi"']
 
 
 TEXTS: dict[str, Any] = {

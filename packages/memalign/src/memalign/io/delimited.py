@@ -33,7 +33,8 @@ def delimited_rows(path: Path, columns: Columns) -> ReadRows:
     The mark between cells is the one by which a row names most columns: a comma, a semicolon, a tab
     or a bar. A first line `sep=;`, as spreadsheets write it, names the mark.
 
-    A blank behind the mark is no part of a cell where quotation marks follow such blanks.
+    A blank behind the mark is no part of a cell if all names of columns have one, and quotation
+    marks follow such blanks.
 
     Raises:
         InputError: It is not UTF-8, or its header is broken.
@@ -51,13 +52,17 @@ def delimited_rows(path: Path, columns: Columns) -> ReadRows:
     texts: Iterator[str] = islice(file_texts(path), begin, None)
     if _written_by_spark(path, mark):
         texts = map(_doubled, texts)
-    spaced = mark != "\t" and _has_spaced_quotes(path, mark)
+    header = "".join(first[begin : begin + 1])
+    marks = header.count(mark)
+    spaced = 0 < marks == header.count(f"{mark} ") and _has_spaced_quotes(path, mark)
     reader = csv.reader(texts, strict=True, delimiter=mark, skipinitialspace=spaced)
     return table_rows(path, _records(path, reader, begin), columns)
 
 
 def _has_spaced_quotes(path: Path, mark: str) -> bool:
     """Return whether blanks stand before opening quotation marks, and nowhere as indentation."""
+    if mark == "\t":
+        return False
     has_quotes = False
     for text in file_texts(path):
         if f"{mark}  " in text:
