@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from sqlalchemy import select
 
 from memalign.types import Judgment
@@ -23,6 +24,7 @@ from server_support.reviewing import (
     hold_out,
     learned,
     post,
+    put_in,
     send,
     shows,
     wait,
@@ -86,6 +88,67 @@ def test_a_choice_on_one_text_leaves_what_was_learned_of_another(
     post(queued, "/judges/tone/teach")
     wait(queued)
     assert "late@ana" in learned(queued)
+
+
+ZEBEDEE = "My neighbour Zebedee says it is cold."
+
+
+def said_in(client: TestClient) -> list[str]:
+    """The words in the table of answers."""
+    return [row.rationale for row in world.stored(client, select(reviews.c.rationale))]
+
+
+@world.ON_BOTH
+def test_an_erased_text_takes_the_answer_that_holds_it_alone(
+    queued: TestClient,
+) -> None:
+    answer(queued, "late", value="false", rationale=ZEBEDEE)
+    replace(queued, OTHER)
+    answer(queued, "late", value="true", rationale="Warm.")
+    page = post(queued, "/judges/tone/find", matching="Zebedee")
+    shows(words_of(page.text), f"“{ZEBEDEE} · Warm.”")
+    receipt = world.registry_of(queued).erase("tone", matching="Zebedee")
+    assert (receipt.counts, receipt.left) == ("1 comment", ())
+    assert said_in(queued) == ["Warm."]
+    assert world.case_row(queued, "late").example.outputs == OTHER["outputs"]
+
+
+@pytest.mark.parametrize("selection", [{"selectors": "late"}, {"source": "local"}])
+def test_a_person_and_an_id_take_all_that_was_said_of_every_text(
+    queued: TestClient, selection: dict[str, Any]
+) -> None:
+    answer(queued, "late", value="false", rationale=ZEBEDEE)
+    replace(queued, OTHER)
+    answer(queued, "late", value="true", rationale="Warm.")
+    assert world.registry_of(queued).erase("tone", **selection).left == ()
+    assert said_in(queued) == []
+
+
+@world.ON_BOTH
+def test_what_was_said_of_an_erased_text_goes_whatever_id_it_had(
+    queued: TestClient,
+) -> None:
+    answer(queued, "late", value="false", rationale="It never says sorry.")
+    post(queued, f"{PAGE}/take-out", case="late")
+    put_in(queued, [{**LATE, "id": "again"}])
+    wait(queued)
+    answer(queued, "thanks", value="true", rationale="Warm.")
+    receipt = world.registry_of(queued).erase("tone", "again")
+    assert (receipt.counts, receipt.left) == ("1 case and 1 comment", ())
+    assert said_in(queued) == ["Warm."]
+
+
+def test_what_was_said_of_a_text_stays_while_another_case_has_it(
+    queued: TestClient,
+) -> None:
+    answer(queued, "late", value="false", rationale=WORDS)
+    post(queued, "/judges/tone/teach")
+    wait(queued)
+    post(queued, f"{PAGE}/take-out", case="late")
+    put_in(queued, [{**LATE, "id": "again"}])
+    wait(queued)
+    world.registry_of(queued).erase("tone", "again")
+    assert said_in(queued) == [WORDS]
 
 
 def test_words_out_of_force_are_shown_after_their_text_is_replaced(

@@ -172,12 +172,15 @@ class Search:
             comments = words.get(key, [])
             of_person = key.source in self.sources
             holds = any(map(self.finder.holds, comments))
+            line = self._comment_line(comments)
+            if key in silent:
+                line = self._line(cases[key.id])
             if key.id not in self._holding or of_person or holds:
                 yield Mention(
                     kind="comment",
                     name=str(key),
                     whose="" if same_person(key.source, self.reader) else key.source,
-                    line=self._line(cases[key.id] if key in silent else comments),
+                    line=line,
                     inside=not of_person and self._is_inside(comments),
                     wordless=key in silent,
                 )
@@ -219,6 +222,15 @@ class Search:
         if not holding:
             return False
         return not any(is_word_in(text, self.text) for text in holding)
+
+    def _comment_line(self, texts: Sequence[str]) -> str:
+        """Return the line of a comment, and behind it those that the same tick takes.
+
+        They are of the same person, on other texts that the case's id had.
+        """
+        first = self._line(texts)
+        lines = dict.fromkeys([first, *(self._line([text]) for text in texts if text)])
+        return " · ".join(lines)
 
     def _line(self, texts: Sequence[str]) -> str:
         """Return the beginning of the first text that holds it.

@@ -59,11 +59,12 @@ class ServerTables:
 
     def passages(self, connection: Connection, judge: str) -> Iterator[Passage]:
         """Read every case and comment of a judge; of work, those that its JSON values copy."""
-        cases = select(queue.c.case_id, _written_as(queue.c.example))
+        example = _written_as(queue.c.example)
+        cases = select(queue.c.case_id, queue.c.content_hash, example)
         of_judge = cases.where(queue.c.judge == judge)
-        for case_id, example in connection.execute(of_judge):
-            content = [list(from_json(example).values())]
-            yield Passage(id=case_id, source=None, content=content)
+        for case_id, about, written in connection.execute(of_judge):
+            content = [list(from_json(written).values())]
+            yield Passage(id=case_id, source=None, content=content, about=about)
         for row in connection.execute(select(reviews).where(reviews.c.judge == judge)):
             yield _passage(row)
         work = select(jobs.c.arguments, jobs.c.result).where(jobs.c.judge == judge)
@@ -115,7 +116,13 @@ def _passage(row: Row[Any]) -> Passage:
             labels.append(value)
     words += [text for text in (row.rationale, row.draft) if text]
     content = words or ([""] if labels else None)
-    return Passage(id=row.case_id, source=row.person, content=content, labels=labels)
+    return Passage(
+        id=row.case_id,
+        source=row.person,
+        content=content,
+        labels=labels,
+        about=row.content_hash,
+    )
 
 
 def _words(
@@ -173,8 +180,9 @@ def _forget_rows(
     """
     emptied = _emptied(table)
     own = list(table.primary_key)
-    person = [table.c.person] if table is reviews else []
-    columns: list[Any] = [table.c.case_id.label("of_case"), *person]
+    columns: list[Any] = [table.c.case_id.label("of_case")]
+    if table is reviews:
+        columns += [table.c.person, table.c.content_hash]
     columns += [column.label(f"own_{place}") for place, column in enumerate(own)]
     columns += [_written_as(column).label(f"read_{column.name}") for column in emptied]
     touched = 0
@@ -182,7 +190,8 @@ def _forget_rows(
         blank = _blank(emptied, row, residue, holds)
         goes = row.of_case in residue.cases
         if table is reviews:
-            goes = goes or FeedbackKey(row.of_case, row.person) in residue.keys
+            key = FeedbackKey(row.of_case, row.person)
+            goes = goes or residue.takes(key, row.content_hash)
         if goes or blank:
             same = [
                 column == getattr(row, f"own_{place}")

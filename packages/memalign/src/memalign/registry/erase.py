@@ -61,6 +61,8 @@ _change = msgspec.structs.replace
 _ERASED = "(erased)"
 _EMBEDDING = ("memory", "embedding_model")
 Entry = TypeVar("Entry", bound=msgspec.Struct)
+Said = tuple[FeedbackKey, str]
+"""Whose words on which case, with the hash of the content that they are about."""
 
 
 class Selectors(NamedTuple):
@@ -220,8 +222,10 @@ def plan_erasure(connection: Connection, name: str, selectors: Selectors) -> Pla
 
 
 def _plan(connection: Connection, history: History, selectors: Selectors) -> Plan:
-    keys, cases = select(history, selectors)
-    named = _named_residue(selectors, keys)
+    selected = select(history, selectors)
+    keys = selected.keys
+    cases = selected.cases
+    named = _named_residue(selectors, selected)
     forgotten = forget(history, named)
     residue = sought(history, forgotten, named, cases, keep=selectors.keep)
     # Only now it is known which words go. A guideline that was not learned from them may repeat
@@ -252,7 +256,7 @@ def _plan(connection: Connection, history: History, selectors: Selectors) -> Pla
     )
 
 
-def _named_residue(selectors: Selectors, keys: Collection[FeedbackKey]) -> Residue:
+def _named_residue(selectors: Selectors, selected: Selected) -> Residue:
     """Return the keys that go, and the text and the name that may be nowhere afterwards.
 
     A text that is searched for among some feedback only may stay in other feedback, and a name in
@@ -264,7 +268,9 @@ def _named_residue(selectors: Selectors, keys: Collection[FeedbackKey]) -> Resid
         searched = None
     if selectors.keys or selectors.text is not None:
         person = None
-    return Residue(keys=keys, searched=searched, person=person)
+    return Residue(
+        keys=selected.keys, spared=selected.spared, searched=searched, person=person
+    )
 
 
 # -- what is there ---------------------------------------------------------------------------------
@@ -327,7 +333,15 @@ def _is_current(connection: Connection, plan: Plan, selectors: Selectors) -> boo
 # -- select ----------------------------------------------------------------------------------------
 
 
-def select(history: History, selectors: Selectors) -> tuple[set[FeedbackKey], set[str]]:
+class Selected(NamedTuple):
+    """What is named: keys, ids of cases, and what stays of a key, with the content it is about."""
+
+    keys: set[FeedbackKey]
+    cases: set[str]
+    spared: set[Said]
+
+
+def select(history: History, selectors: Selectors) -> Selected:
     """Return the keys and cases that are named, and all that was said of a case that goes.
 
     Args:
@@ -341,6 +355,47 @@ def select(history: History, selectors: Selectors) -> tuple[set[FeedbackKey], se
     source = selectors.source
     if not selectors.keys and source is None and text is None:
         raise UnknownKey("name feedback by id (t-17), by key (t-17@ana) or by source")
+    keys, cases, every = _holding(history, text)
+    # What people said of a case goes with the case.
+    keys |= _on(cases, every)
+    if source is not None:
+        keys = {key for key in keys if same_person(key.source, source)}
+        cases = set()
+    if selectors.keys:
+        keys, cases = _named(history, selectors, keys, cases)
+    whole = _on(cases, every)
+    keys |= whole
+    by_text = None
+    if source is None and not selectors.keys:
+        by_text = text
+    else:
+        whole = keys
+    hits, others = _told_apart(history, _only_in(history, cases), by_text)
+    partly = {key for key, _ in hits} - whole
+    spared = {said for said in others if said[0] in partly}
+    return Selected(keys | partly, cases, spared)
+
+
+def _told_apart(
+    history: History, contents: Collection[str], text: Finder | None
+) -> tuple[set[Said], set[Said]]:
+    """Return what was said in other tables of some contents, or with a text, and what else was."""
+    hits = set()
+    others = set()
+    for one in history.passages:
+        if one.source is None or one.copy:
+            continue
+        if one.about in contents or (text is not None and one.held_by(text)):
+            hits.add(one.said)
+        else:
+            others.add(one.said)
+    return hits, others
+
+
+def _holding(
+    history: History, text: Finder | None
+) -> tuple[set[FeedbackKey], set[str], set[FeedbackKey]]:
+    """Return the keys and the cases that hold a text, and every key; without a text all hold it."""
     every = set()
     keys = set()
     cases = set()
@@ -352,14 +407,20 @@ def select(history: History, selectors: Selectors) -> tuple[set[FeedbackKey], se
                 keys.add(passage.key)
         elif held:
             cases.add(passage.id)
-    # What people said of a case goes with the case.
-    keys |= _on(cases, every)
-    if source is not None:
-        keys = {key for key in keys if same_person(key.source, source)}
-        cases = set()
-    if selectors.keys:
-        keys, cases = _named(history, selectors, keys, cases)
-    return keys | _on(cases, every), cases
+    return keys, cases, every
+
+
+def _only_in(history: History, cases: Collection[str]) -> set[str]:
+    """Return the hashes of contents of these cases in other tables that no other case has."""
+    going: set[str] = set()
+    staying: set[str] = set()
+    for one in history.passages:
+        if one.source is None and one.about:
+            (going if one.id in cases else staying).add(one.about)
+    for value in history.values if going else ():
+        if value.name == "case" and value.key not in cases:
+            staying.add(value.value.content_hash)
+    return going - staying
 
 
 def _on(cases: Collection[str], keys: Iterable[FeedbackKey]) -> set[FeedbackKey]:
@@ -612,7 +673,7 @@ def sought(
         keep: Ids of cases that stay in other packages' tables.
         lessons: Whether the words of guidelines that go are searched for too.
     """
-    spoken = {key.id for key in _said(history.passages) - named.keys}
+    spoken = _spoken_of(history, named)
     going = set(cases)
     for name, key, _ in forgotten.gone:
         left = ("case", key) in forgotten.rest
@@ -633,6 +694,7 @@ def sought(
         texts,
         survivors=survivors,
         keys=named.keys,
+        spared=named.spared,
         cases=going,
         contents=_contents(gone),
         searched=named.searched,
@@ -640,10 +702,20 @@ def sought(
     )
 
 
+def _spoken_of(history: History, named: Residue) -> set[str]:
+    """Return the ids of the cases of which other tables keep somebody's words."""
+    spoken = set()
+    for passage in history.passages:
+        stays = not named.takes(passage.key, passage.about)
+        if stays and _says(passage):
+            spoken.add(passage.id)
+    return spoken
+
+
 def _goes(passage: Passage, cases: Collection[str], named: Residue) -> bool:
     if passage.source is None:
         return passage.id in cases
-    return passage.key in named.keys
+    return named.takes(passage.key, passage.about)
 
 
 def _texts(values: Iterable[Held], roles: Collection[str]) -> Iterator[str]:
@@ -670,11 +742,11 @@ def _words_of(passage: Passage) -> Iterator[str]:
 
 def _said(passages: Iterable[Passage]) -> set[FeedbackKey]:
     """Return the feedback that has words, or a verdict, in these passages."""
-    return {
-        passage.key
-        for passage in passages
-        if passage.source is not None and passage.content is not None
-    }
+    return {passage.key for passage in passages if _says(passage)}
+
+
+def _says(passage: Passage) -> bool:
+    return passage.source is not None and passage.content is not None
 
 
 def _copies(forgotten: Forgotten, residue: Residue) -> frozenset[RowKey]:

@@ -34,7 +34,8 @@ class Passage:
 
     `source` is who spoke, None for the case itself. `content` is the words, as a JSON value;
     `labels` are verdicts, which are searched and are nobody's words. A `copy`, as in the result of
-    work, is not where words are kept.
+    work, is not where words are kept. `about` is the hash of the case's content, where an id may
+    have had several; what was said of one of them is a passage of its own.
     """
 
     id: str
@@ -42,11 +43,17 @@ class Passage:
     content: Any
     labels: Any = None
     copy: bool = False
+    about: str = ""
 
     @property
     def key(self) -> FeedbackKey:
         """Whose words on which case they are."""
         return FeedbackKey(self.id, self.source or "")
+
+    @property
+    def said(self) -> tuple[FeedbackKey, str]:
+        """Whose words on which case they are, and the hash of the content that they are about."""
+        return self.key, self.about
 
     def held_by(self, finder: Finder) -> bool:
         """Return whether a text is anywhere in it."""

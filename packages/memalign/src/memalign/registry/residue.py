@@ -50,6 +50,7 @@ class Residue:
 
     Attributes:
         keys: The feedback that is erased.
+        spared: What stays of these keys, with the hash of the content that it was said of.
         cases: The ids of erased cases.
         contents: The hashes of what these cases hold.
         searched: Finds the text that somebody wants to be gone: no survivor may hold it, and nobody
@@ -63,12 +64,14 @@ class Residue:
         *,
         survivors: Iterable[str] = (),
         keys: Iterable[FeedbackKey] = (),
+        spared: Iterable[tuple[FeedbackKey, str]] = (),
         cases: Iterable[str] = (),
         contents: Iterable[str] = (),
         searched: Finder | None = None,
         person: str | None = None,
     ) -> None:
         self.keys = frozenset(keys)
+        self.spared = frozenset(spared)
         self.cases = frozenset(cases)
         self.contents = frozenset(contents)
         self.searched = searched
@@ -128,6 +131,15 @@ class Residue:
                     self._phrases.remove(phrase)
         self._vocabulary = set(chain.from_iterable(self._runs))
         self._judged.clear()
+
+    def takes(self, key: FeedbackKey, about: str) -> bool:
+        """Return whether what was said goes.
+
+        Args:
+            key: Whose words on which case they are.
+            about: The hash of the content that they are about; "" if that is not known.
+        """
+        return key in self.keys and (key, about) not in self.spared
 
     def concerns(self, keys: Iterable[FeedbackKey]) -> bool:
         """Return whether erased feedback is among these keys."""
