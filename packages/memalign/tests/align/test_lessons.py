@@ -35,6 +35,7 @@ from tests.support.learning import (
     without,
     words_in,
 )
+from tests.support.lists import ids, kinds, table, texts
 from tests.support.rows import RawRow
 from tests.support.scripted import Teacher, change
 
@@ -49,24 +50,36 @@ def taught(*changes: list[dict[str, Any]], rows: list[RawRow]) -> Judge:
     return judge
 
 
+def added(*orders: str) -> list[RawRow]:
+    """Rows of Ana's, one of each order, on the cases 1, 2 and so on."""
+    return [row(n, "ana", order) for n, order in enumerate(orders, 1)]
+
+
+def in_force(judge: Judge, *names: str) -> list[tuple[Any, ...]]:
+    """What the guidelines in force have under these names."""
+    return table(judge.memory.semantic, *names)
+
+
+ENDS = {
+    **dict.fromkeys(TAKEN, "learned"),
+    **dict.fromkeys(LEFT, "pending"),
+    **dict.fromkeys(REFUSED, "rejected"),
+}
+"""The state of feedback by its order."""
+
+
 class TestWhatIsSaid:
     @pytest.mark.parametrize("value", [True, False])
     def test_a_label_alone_is_a_record_of_the_one_call(self, value: bool) -> None:
-        missed = taught(
-            [change("ADD", "F1", text=RULE)], rows=[row(1, "ana", None, value=value)]
-        )
-        assert [guideline.text for guideline in missed.memory.semantic] == [RULE]
-        judge, model = bare(
-            Teacher([change("ADD", "F1", text=RULE), change("NOOP", "F2")])
-        )
-        result = learn(judge, [row(1, "ana", "add"), row(2, "ana", None, value=value)])
-        assert states(result.judge) == {"t-1@ana": "learned", "t-2@ana": "learned"}
-        assert "kept as an example: the model drew no rule" in reason(
-            result.judge, "t-2@ana"
-        )
-        assert [asked.schema_name for asked in model.requests] == ["changes"], (
-            "and needs no verdict of the judge"
-        )
+        alone = row(2, "ana", None, value=value)
+        missed = taught([change("ADD", "F1", text=RULE)], rows=[alone])
+        assert texts(missed.memory.semantic) == [RULE]
+        answer = [change("ADD", "F1", text=RULE), change("NOOP", "F2")]
+        judge, model = bare(Teacher(answer))
+        judge = learn(judge, [row(1, "ana", "add"), alone]).judge
+        assert states(judge) == {"t-1@ana": "learned", "t-2@ana": "learned"}
+        assert "as an example: the model drew no rule" in reason(judge, "t-2@ana")
+        assert kinds(model) == ["changes"], "and needs no verdict of the judge"
         assert f"expert: {str(value).lower()}" in model.requests[0].user
 
     @pytest.mark.parametrize("weak", [True, False])
@@ -74,80 +87,60 @@ class TestWhatIsSaid:
         self, weak: bool
     ) -> None:
         judge, model = bare(shard_size=1, weak=weak)
-        result = learn(judge, [row(1, "ana", None, value=True)])
-        assert states(result.judge) == {"t-1@ana": "learned"}
-        assert "kept as an example: there were no words" in reason(
-            result.judge, "t-1@ana"
-        )
+        judge = learn(judge, [row(1, "ana", None, value=True)]).judge
+        assert states(judge) == {"t-1@ana": "learned"}
+        assert "as an example: there were no words" in reason(judge, "t-1@ana")
         assert not model.requests
 
     def test_a_model_that_thinks_first_gets_the_room_that_the_judge_gives_it(
         self,
     ) -> None:
+        """As the message about a cut answer advises."""
         judge, model = bare(parameters={"max_tokens": 4_000})
-        learn(judge, [row(1, "ana", "add")])
-        assert model.requests[-1].max_tokens == 4_000, (
-            "as the message about a cut answer advises"
-        )
+        learn(judge, added("add"))
+        assert model.requests[-1].max_tokens == 4_000
 
     @pytest.mark.parametrize("order", ORDERS)
     def test_the_models_answer_decides_about_the_lesson(self, order: str) -> None:
         judge, model = bare(shard_size=3)
-        judge = learn(judge, [row(1, "ana", order)]).judge
-        expected = (
-            "pending"
-            if order in LEFT
-            else "rejected"
-            if order in REFUSED
-            else "learned"
-        )
-        assert states(judge)["t-1@ana"] == expected
-        assert bool(judge.memory.semantic) == (
-            order in TAKEN and order not in ("noop", "junk")
-        )
+        judge = learn(judge, added(order)).judge
+        assert states(judge)["t-1@ana"] == ENDS[order]
+        rules = order in TAKEN and order not in ("noop", "junk")
+        assert bool(judge.memory.semantic) == rules
         assert order in TAKEN or reason(judge, "t-1@ana")
         if order in REFUSED:
             assert "its rule was refused: it" in reason(judge, "t-1@ana")
-            assert (learn(judge).changed, len(model.requests)) == (False, 1), (
-                "nobody is asked again"
-            )
-        assert judge(**_content(row(1, "ana", order))).example_ids == ("t-1",), (
-            "its example is of use all the same"
-        )
+            assert not learn(judge).changed
+            assert len(model.requests) == 1, "nobody is asked again"
+        judgment = judge(**_content(row(1, "ana", order)))
+        assert judgment.example_ids == ("t-1",), "its example is of use all the same"
 
     def test_a_new_comment_replaces_the_old_lesson(self) -> None:
-        first = row(1, "ana", "add")
-        second = row(1, "ana", "add") | {"rationale": "word555 do:add"}
-        judge, _ = bare()
-        result = learn(learn(judge, [first]).judge, [second])
-        assert [report.status for report in result.rows] == ["changed"]
-        assert [guideline.id for guideline in result.forgotten] == ["G1"]
-        assert [guideline.id for guideline in result.guidelines] == ["G2"], (
-            "numbers are never used again"
-        )
+        (first,) = added("add")
+        second = first | {"rationale": "word555 do:add"}
+        result = learn(learn(bare()[0], [first]).judge, [second])
+        assert result.rows[0].status == "changed"
+        assert ids(result.forgotten) == ["G1"]
+        assert ids(result.guidelines) == ["G2"], "numbers are never used again"
         assert len(result.judge.memory) == 1
 
     def test_feedback_on_a_known_case_needs_no_content(self) -> None:
-        judge = learn(bare()[0], [row(1, "ana", "add")]).judge
-        result = learn(
-            judge, [{"id": "t-1", "source": "ben", "rationale": "word777 do:add"}]
-        )
-        assert states(result.judge) == {"t-1@ana": "learned", "t-1@ben": "learned"}
+        judge = learn(bare()[0], added("add")).judge
+        said = {"id": "t-1", "source": "ben", "rationale": "word777 do:add"}
+        later = learn(judge, [said]).judge
+        assert states(later) == {"t-1@ana": "learned", "t-1@ben": "learned"}
         with pytest.raises(InvalidRows, match="no content"):
-            learn(judge, [{"id": "t-9", "source": "ben", "rationale": "x"}])
+            learn(judge, [said | {"id": "t-9"}])
 
 
 class TestSeveralPeople:
     rows = [
-        row(1, source, None, value=source != "cleo")
-        for source in ("ana", "ben", "cleo")
+        row(1, "ana", None, value=True),
+        row(1, "ben", None, value=True),
+        row(1, "cleo", None, value=False),
     ]
 
     def test_the_majority_decides_and_others_are_disputed(self) -> None:
-        commented = learn(bare()[0], [row(1, "dora", "add"), *self.rows]).judge
-        assert states(commented)["t-1@dora"] in ("learned", "merged"), (
-            "a comment without a label is never disputed"
-        )
         result = learn(bare()[0], self.rows)
         # Both were missed for the same reason: two rules of the same text, one behind the other.
         assert states(result.judge) == {
@@ -160,15 +153,18 @@ class TestSeveralPeople:
         labels = {str(key): value for key, value in conflict.annotations.items()}
         assert labels == {"t-1@ana": True, "t-1@ben": True, "t-1@cleo": False}
 
+    def test_a_comment_without_a_label_is_never_disputed(self) -> None:
+        judge = learn(bare()[0], [row(1, "dora", "add"), *self.rows]).judge
+        assert states(judge)["t-1@dora"] in ("learned", "merged")
+
     def test_a_bare_name_as_authority_is_refused(self) -> None:
-        judge, _ = bare()
-        for refused in (
-            lambda: MemAlign(authority="ana"),  # type: ignore[arg-type]
-            lambda: set_policy(judge, authority="ana"),
-        ):
-            with pytest.raises(InputError, match=r"list of sources.*\('ana',\)"):
-                refused()
-        assert MemAlign(authority=["ana", "ana"]).authority == ("ana",)  # type: ignore[arg-type]  # a list will do
+        message = r"list of sources.*\('ana',\)"
+        with pytest.raises(InputError, match=message):
+            MemAlign(authority="ana")  # type: ignore[arg-type]
+        with pytest.raises(InputError, match=message):
+            set_policy(bare()[0], authority="ana")
+        listed: Any = ["ana", "ana"]
+        assert MemAlign(authority=listed).authority == ("ana",)
 
     def test_authority_outweighs_a_majority(self) -> None:
         result = learn(bare()[0], self.rows, authority=("cleo",))
@@ -180,23 +176,19 @@ class TestSeveralPeople:
         # And an authority named later settles the case anew.
         anew = learn(result.judge, authority=("ben",))
         assert states(anew.judge)["t-1@cleo"] == "disputed"
-        assert (anew.changed, anew.judge.memory.authority) == (True, ("ben",))
+        assert anew.changed
+        assert anew.judge.memory.authority == ("ben",)
 
     def test_identical_content_under_two_ids_is_one_case(self) -> None:
         first = row(1, "ana", None, value=True, created_at="2026-01-01")
-        duplicate = row(1, "ben", None, value=False, created_at="2026-02-01") | {
-            "id": "t-2"
-        }
-        judge, _ = bare()
-        result = learn(judge, [first, duplicate])
+        second = row(1, "ben", None, value=False, created_at="2026-02-01")
+        result = learn(bare()[0], [first, second | {"id": "t-2"}])
         assert states(result.judge) == {"t-1@ana": "disputed", "t-2@ben": "learned"}
         assert result.conflicts[0].ids == ("t-1", "t-2")
-        judgment = result.judge(inputs=first["inputs"], outputs=first["outputs"])
-        assert (judgment.value, judgment.decided_by, judgment.example_ids) == (
-            False,
-            "expert",
-            ("t-1", "t-2"),
-        )
+        judgment = result.judge(**_content(first))
+        assert judgment.value is False
+        assert judgment.decided_by == "expert"
+        assert judgment.example_ids == ("t-1", "t-2")
 
 
 class TestSupportAndRevise:
@@ -212,46 +204,35 @@ class TestSupportAndRevise:
         assert states(judge) == {"t-1@ana": "learned", "t-2@ben": "merged"}
         assert judge.memory.semantic[0].supported_by == keys("t-1@ana", "t-2@ben")
         forgot = judge.unalign("t-1").judge
-        assert [(g.text, g.supported_by) for g in forgot.memory.semantic] == [
-            ("Be kind to ben.", keys("t-2@ben"))
-        ]
+        bens = ("Be kind to ben.", keys("t-2@ben"))
+        assert in_force(forgot, "text", "supported_by") == [bens]
         other = judge.unalign("t-2").judge
-        assert [(g.id, g.supported_by) for g in other.memory.semantic] == [
-            ("G1", keys("t-1@ana"))
-        ]
+        assert in_force(other, "id", "supported_by") == [("G1", keys("t-1@ana"))]
 
     def test_a_withdrawn_revision_restores_the_older_text(self) -> None:
+        text = "Be kind, unless they shout."
         judge = taught(
             [change("ADD", "F1", text=RULE)],
-            [
-                change(
-                    "REVISE", "F1", text="Be kind, unless they shout.", guideline="G1"
-                )
-            ],
+            [change("REVISE", "F1", text=text, guideline="G1")],
             rows=self.rows,
         )
-        assert [(g.id, g.supported_by) for g in judge.memory.semantic] == [
-            ("G2", keys("t-1@ana", "t-2@ben"))
-        ]
+        both = keys("t-1@ana", "t-2@ben")
+        assert in_force(judge, "id", "supported_by") == [("G2", both)]
         assert judge.memory.status(judge.memory.guideline("G1")) == "superseded"
         forgot = judge.unalign("t-2").judge
-        assert [(g.id, g.text) for g in forgot.memory.semantic] == [("G1", RULE)]
+        assert in_force(forgot, "id", "text") == [("G1", RULE)]
         assert without(judge.memory, "t-2").semantic == forgot.memory.semantic
 
     def test_only_one_of_two_revisions_is_taken(self) -> None:
-        judge = bare(
-            Teacher(
-                [change("ADD", "F1", text=RULE)],
-                [
-                    change("REVISE", "F1", text="Be kind twice.", guideline="G1"),
-                    change("REVISE", "F2", text="Be kind thrice.", guideline="G1"),
-                ],
-            ),
-            shard_size=10,
-        )[0]
-        judge = learn(judge, [row(1, "ana", "add")]).judge
+        revisions = [
+            change("REVISE", "F1", text="Be kind twice.", guideline="G1"),
+            change("REVISE", "F2", text="Be kind thrice.", guideline="G1"),
+        ]
+        judge = taught(
+            [change("ADD", "F1", text=RULE)], revisions, rows=[row(1, "ana", "add")]
+        )
         judge = learn(judge, [row(2, "ben", "add"), row(3, "cleo", "add")]).judge
-        assert [g.text for g in judge.memory.semantic] == ["Be kind twice."]
+        assert texts(judge.memory.semantic) == ["Be kind twice."]
         assert states(judge)["t-3@cleo"] == "pending"
         assert "no longer stands" in reason(judge, "t-3@cleo")
 
@@ -276,26 +257,29 @@ class TestSupportAndRevise:
         assert revision.supported_by == keys("t-1@ana", *map(key_of, rows))
         check_memory(result.judge)
         # Without the revision, the older guideline is in force again, with its supporters.
-        others = [
-            one for one, order in zip(rows, orders, strict=True) if order == "support"
-        ]
-        alone = learn(judge, others).judge.memory
-        left = result.judge.unalign(f"t-{orders.index('revise') + 2}").judge.memory
-        said = [(each.text, each.supported_by) for each in left.semantic]
-        assert said == [(each.text, each.supported_by) for each in alone.semantic]
+        revising = rows.pop(orders.index("revise"))
+        alone = learn(judge, rows).judge
+        left = result.judge.unalign(revising["id"]).judge
+        kept = in_force(left, "text", "supported_by")
+        assert kept == in_force(alone, "text", "supported_by")
 
 
 class TestByHand:
-    def aligned(self, *orders: str, size: int = 1) -> Judge:
-        rows = [row(n, "ana", order) for n, order in enumerate(orders, 1)]
-        return learn(bare(shard_size=size)[0], rows).judge
+    def aligned(self, *orders: str) -> Judge:
+        return learn(bare(shard_size=1)[0], added(*orders)).judge
 
-    @pytest.mark.parametrize("action", ["REVISE", "SUPPORT"])
     @pytest.mark.parametrize(
-        "changes", [{"text": "Be kind; Dora insists."}, {"retired": True}]
+        ("action", "changes", "news", "waits"),
+        [
+            ("REVISE", {"text": "Be kind; Dora insists."}, [], True),
+            ("SUPPORT", {"text": "Be kind; Dora insists."}, [], False),
+            # Of what it was not shown the model writes something new.
+            ("REVISE", {"retired": True}, ["Forget kindness."], False),
+            ("SUPPORT", {"retired": True}, [], True),
+        ],
     )
     def test_learning_never_overwrites_a_persons_word(
-        self, action: str, changes: dict[str, Any]
+        self, action: str, changes: dict[str, Any], news: list[str], waits: bool
     ) -> None:
         judge = taught(
             [change("ADD", "F1", text=RULE)],
@@ -303,54 +287,40 @@ class TestByHand:
             rows=[row(1, "ana", "add")],
         )
         edited = edit_guideline(judge, "G1", by="dora", **changes)
+        before = texts(edited.memory.semantic)
         later = learn(edited, [row(2, "ben", "add")]).judge
-        unseen = (
-            "retired" in changes and action == "REVISE"
-        )  # of what it was not shown the model writes something new
-        news = ["Forget kindness."] if unseen else []
-        assert [g.text for g in later.memory.semantic] == [
-            *(g.text for g in edited.memory.semantic),
-            *news,
-        ]
-        if not unseen and (action == "REVISE" or "retired" in changes):
-            assert states(later)["t-2@ben"] == "pending"
+        assert texts(later.memory.semantic) == before + news
+        assert (states(later)["t-2@ben"] == "pending") == waits
         assert judge.memory.guideline("G1").text == RULE
 
     def test_a_confirmed_wording_stays_without_the_models_tests(self) -> None:
         judge = self.aligned("add")
         rule = judge.memory.guideline("G1")
-        tested = msgspec.structs.replace(
-            rule, tests=(CodeTest(kind="word", text="kind"),), pinned_by="dora"
-        )
-        memory = judge.memory.with_guidelines([tested])
-        (guideline,) = (
-            judge.replace(memory=memory).unalign("t-1").judge.memory.guidelines
-        )
-        assert (guideline.pinned_by, guideline.tests) == ("dora", ())
+        tests = (CodeTest(kind="word", text="kind"),)
+        tested = msgspec.structs.replace(rule, tests=tests, pinned_by="dora")
+        judge = judge.replace(memory=judge.memory.with_guidelines([tested]))
+        forgot = judge.unalign("t-1").judge
+        kept = table(forgot.memory.guidelines, "pinned_by", "tests")
+        assert kept == [("dora", ())]
 
-    def test_a_person_may_keep_their_wording_without_the_words_behind_it(self) -> None:
-        judge = edit_guideline(
-            self.aligned("add", "add"), "G1", text="Ana's words.", by="ana"
-        )
-        forgot = aio.run(
-            MemAlign().unalign(judge, source="ana", keep=["G1", "G2"])
-        ).judge
-        (guideline,) = forgot.memory.guidelines
-        assert (guideline.text, guideline.exposed_to) == ("Ana's words.", ()), (
-            "G2 is the model's, which nobody keeps"
-        )
-        for keep, stay in {
-            "G1": 1,
-            "G12": 0,
-        }.items():  # an id that stands alone is one, and not its letters
-            assert (
-                len(
-                    aio.run(
-                        MemAlign().unalign(judge, source="ana", keep=keep)
-                    ).judge.memory.guidelines
-                )
-                == stay
-            )
+    @pytest.mark.parametrize(
+        ("keep", "kept"),
+        [
+            # G2 is the model's, which nobody keeps.
+            (["G1", "G2"], [("Ana's words.", ())]),
+            # An id that stands alone is one, and not its letters.
+            ("G1", [("Ana's words.", ())]),
+            ("G12", []),
+        ],
+    )
+    def test_a_person_may_keep_their_wording_without_the_words_behind_it(
+        self, keep: Any, kept: list[Any]
+    ) -> None:
+        judge = self.aligned("add", "add")
+        judge = edit_guideline(judge, "G1", text="Ana's words.", by="ana")
+        forgetting = MemAlign().unalign(judge, source="ana", keep=keep)
+        forgot = aio.run(forgetting).judge
+        assert table(forgot.memory.guidelines, "text", "exposed_to") == kept
 
     def test_an_unnamed_author_or_unknown_guideline_is_refused(self) -> None:
         judge = self.aligned("add")
@@ -363,47 +333,38 @@ class TestByHand:
             edit_guideline(judge, "G1", by="dora")
 
 
-class TestWhatGoesWrong:
-    @pytest.mark.parametrize(
-        ("selectors", "source", "words"),
-        [
-            *(
-                ((selector,), None, f"no feedback '{selector}")
-                for selector in ("t-9", "t-9@ana", "ana", "t-1@")
-            ),
-            (("t-1",), "ben", "no feedback 't-1' of source 'ben'"),
-            *(
-                ((), "ben", "no feedback of source 'ben'"),
-                ((), None, "name feedback by id"),
-            ),
-        ],
-    )
-    def test_an_unknown_key_is_named_with_a_remedy(
-        self, selectors: Any, source: str | None, words: str
-    ) -> None:
-        with pytest.raises(UnknownKey, match=words):
-            learn(bare()[0], [row(1, "ana", "add")]).judge.unalign(
-                *selectors, source=source
-            )
+@pytest.mark.parametrize(
+    ("selectors", "source", "words"),
+    [
+        (["t-9"], None, "no feedback 't-9"),
+        (["t-9@ana"], None, "no feedback 't-9@ana"),
+        (["ana"], None, "no feedback 'ana"),
+        (["t-1@"], None, "no feedback 't-1@"),
+        (["t-1"], "ben", "no feedback 't-1' of source 'ben'"),
+        ([], "ben", "no feedback of source 'ben'"),
+        ([], None, "name feedback by id"),
+    ],
+)
+def test_an_unknown_key_is_named_with_a_remedy(
+    selectors: list[str], source: str | None, words: str
+) -> None:
+    judge = learn(bare()[0], added("add")).judge
+    with pytest.raises(UnknownKey, match=words):
+        judge.unalign(*selectors, source=source)
 
 
 class TestModels:
     def test_reflection_model_distils_and_judge_model_judges(self) -> None:
         judge, own = bare()
         strong = ScriptedChatModel(Imp(), name="strong", limits=Limits(shard_size=20))
-        learn(
-            judge,
-            [row(1, "ana", "add"), row(5, "ana", None, value=True)],
-            reflection_model=strong,
-        )
-        assert ([asked.schema_name for asked in strong.requests], own.requests) == (
-            ["changes"],
-            [],
-        )
+        rows = [row(1, "ana", "add"), row(5, "ana", None, value=True)]
+        learn(judge, rows, reflection_model=strong)
+        assert kinds(strong) == ["changes"]
+        assert own.requests == []
 
     def test_another_embedding_model_only_embeds_anew(self) -> None:
         judge, model = bare()
-        aligned = learn(judge, [row(n, "ana", "add") for n in range(3)]).judge
+        aligned = learn(judge, added("add", "add", "add")).judge
         asked = len(model.requests)
         other = HashEmbedding(dim=8)
         moved = learn(aligned, embedding_model=other)
@@ -416,35 +377,37 @@ class TestModels:
         class Namesake(HashEmbedding):
             name = "other:16"
 
-        judge, _ = bare()
-        aligned = learn(judge, [row(1, "ana", "add"), row(2, "ana", "add")]).judge
-        judgment = aligned.replace(embedding_model=Namesake(dim=16))(
-            **_content(row(1, "ana", "add"))
-        )
+        rows = added("add", "add")
+        aligned = learn(bare()[0], rows).judge
+        other = aligned.replace(embedding_model=Namesake(dim=16))
+        judgment = other(**_content(rows[0]))
         assert judgment.example_ids == ("t-1",), "an identical case needs no vector"
         assert "vectors of hash:16, not of other:16" in str(judgment.notes)
 
 
 def _content(one: RawRow) -> dict[str, Any]:
-    return {name: one[name] for name in ("inputs", "outputs")}
+    return {"inputs": one["inputs"], "outputs": one["outputs"]}
+
+
+ANOTHER_PROCESS = """
+from tests.support.learning import bare, learn, row, text_of
+rows = []
+for number, order in enumerate(("add", "same", "revise", "same", "copy")):
+    rows += [row(number, "ana", order), row(number, "ben", order)]
+print(text_of(learn(bare(shard_size=3)[0], rows).judge.memory))
+"""
 
 
 def test_another_process_learns_the_same() -> None:
-    # Sets of text are ordered differently in every process; nothing may depend on it.
-    script = (
-        "from tests.support.learning import bare, learn, row, text_of\n"
-        "rows = [row(n, s, o) for n, o in enumerate(('add', 'same', 'revise', 'same', 'copy')) for s in ('ana', 'ben')]\n"
-        "print(text_of(learn(bare(shard_size=3)[0], rows).judge.memory))"
-    )
-    command = [sys.executable, "-c", script]
-    root = Path(__file__).parents[2]
-    environments = [{**os.environ, "PYTHONHASHSEED": seed} for seed in "12"]
-    first, second = (
-        subprocess.check_output(command, cwd=root, env=variables)
-        for variables in environments
-    )
-    assert first == second
-    assert len(first) > 1000
+    """Sets of text are ordered differently in every process; nothing may depend on it."""
+    learned = []
+    for seed in "12":
+        variables = {**os.environ, "PYTHONHASHSEED": seed}
+        command = [sys.executable, "-c", ANOTHER_PROCESS]
+        root = Path(__file__).parents[2]
+        learned.append(subprocess.check_output(command, cwd=root, env=variables))
+    assert learned[0] == learned[1]
+    assert len(learned[0]) > 1000
 
 
 class Down(HashEmbedding):
@@ -462,24 +425,22 @@ class Down(HashEmbedding):
     ],
 )
 def test_forgetting_needs_no_model_and_no_key(
-    changes: dict[str, Any], why: str, monkeypatch: pytest.MonkeyPatch
+    changes: dict[str, Any], why: str
 ) -> None:
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    rows = [row(n, "ana", "add") for n in range(3)]
-    result = learn(bare(shard_size=3)[0], rows).judge.replace(**changes).unalign("t-1")
-    assert states(result.judge) == {
-        "t-0@ana": "pending",
-        "t-1@ana": "withdrawn",
-        "t-2@ana": "pending",
+    rows = added("add", "add", "add")
+    judge = learn(bare(shard_size=3)[0], rows).judge.replace(**changes)
+    result = judge.unalign("t-2")
+    left = result.judge
+    assert states(left) == {
+        "t-1@ana": "pending",
+        "t-2@ana": "withdrawn",
+        "t-3@ana": "pending",
     }
-    assert not any(
-        ("t-1", "ana") in guideline.exposed_to
-        for guideline in result.judge.memory.guidelines
-    )
-    assert all(why in reason for _, reason in result.pending)
-    assert not own_words(rows[1:2], [rows[0], rows[2]]) & set(
-        words_in(str(result.judge.memory))
-    )
+    for _, said in result.pending:
+        assert why in said
+    gone = own_words(rows[1:2], [rows[0], rows[2]])
+    assert gone.isdisjoint(words_in(str(left.memory)))
+    check_memory(left)
 
 
 @pytest.mark.parametrize(
@@ -491,18 +452,18 @@ def test_forgetting_needs_no_model_and_no_key(
     ],
 )
 def test_what_waits_after_forgetting_without_a_model_keeps_few_keys(
-    changes: dict[str, Any], rows: int, exposures: int, monkeypatch: pytest.MonkeyPatch
+    changes: dict[str, Any], rows: int, exposures: int
 ) -> None:
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    taught = [row(n, "ana", "add") for n in range(rows)]
-    judge = learn(bare(shard_size=rows)[0], taught).judge.replace(**changes)
-    result = judge.unalign("t-1")
+    judge = learn(bare(shard_size=rows)[0], added(*["add"] * rows)).judge
+    result = judge.replace(**changes).unalign("t-1")
     waiting = result.judge.memory.pending
     assert len(waiting) == rows - 1
-    outcomes = [each.outcome for each in waiting if each.outcome is not None]
-    assert len(outcomes) == len(waiting)
-    assert sum(len(outcome.exposed_to) for outcome in outcomes) == exposures
-    assert any("what other feedback lost waits" in note for note in result.notes)
+    seen = 0
+    for annotation in waiting:
+        assert annotation.outcome is not None
+        seen += len(annotation.outcome.exposed_to)
+    assert seen == exposures
+    assert "what other feedback lost waits" in "\n".join(result.notes)
 
 
 # -- rules that may not enter a prompt, and several rules in one comment ---------------
@@ -518,26 +479,22 @@ def add(text: str) -> dict[str, Any]:
 @pytest.mark.parametrize("weak", [False, True])
 def test_a_sentence_that_the_expert_demands_is_learned(weak: bool) -> None:
     demanded = "Past results do not tell future results of any fund."
-    rule = f"A reply ends with the sentence: {demanded}"
 
     def teacher(request: ChatRequest) -> ScriptedAnswer:
-        return {"changes": [add(rule)]}
+        return {"changes": [add(f"A reply ends with the sentence: {demanded}")]}
 
-    judge, _ = bare(teacher, weak=weak)
-    said = {
-        "value": True,
+    said = row(1, "ana", "add", value=True) | {
+        "outputs": f"Buy it now. {demanded}",
         "rationale": f"Right, it ends with what law demands: {demanded}",
     }
-    learned = learn(
-        judge, [row(1, "ana", "add") | {"outputs": f"Buy it now. {demanded}"} | said]
-    )
-    assert states(learned.judge) == {"t-1@ana": "learned"}
-    (guideline,) = learned.judge.memory.semantic
+    learned = learn(bare(teacher, weak=weak)[0], [said]).judge
+    assert states(learned) == {"t-1@ana": "learned"}
+    (guideline,) = learned.memory.semantic
     assert demanded[:-1].casefold() in guideline.text.casefold()
 
 
 @pytest.mark.parametrize(
-    ("changes", "texts", "why"),
+    ("changes", "learned", "why"),
     [
         ([add(RULE), add("Name the day.")], [RULE, "Name the day."], ""),
         (
@@ -550,31 +507,26 @@ def test_a_sentence_that_the_expert_demands_is_learned(weak: bool) -> None:
     ],
 )
 def test_every_rule_of_one_comment_counts(
-    changes: list[Any], texts: list[str], why: str
+    changes: list[Any], learned: list[str], why: str
 ) -> None:
     judge, model = bare(Teacher(changes))
-    learned = learn(judge, [row(1, "ana", "add")]).judge
-    assert [g.text for g in learned.memory.semantic] == texts
-    assert (states(learned), reason(learned, "t-1@ana")) == (
-        {"t-1@ana": "learned"},
-        why,
-    )
+    judge = learn(judge, added("add")).judge
+    assert texts(judge.memory.semantic) == learned
+    assert states(judge) == {"t-1@ana": "learned"}
+    assert reason(judge, "t-1@ana") == why
     assert len(model.requests) == 1
-    check_memory(learned)
-    assert not learned.unalign("t-1").judge.memory.guidelines
+    check_memory(judge)
+    assert not judge.unalign("t-1").judge.memory.guidelines
 
 
 def test_a_comment_that_supports_and_adds_goes_whole() -> None:
-    second = [change("SUPPORT", "F1", guideline="G1"), add("Name the day.")]
     judge = taught(
         [add(RULE)],
-        second,
+        [change("SUPPORT", "F1", guideline="G1"), add("Name the day.")],
         [add("Both.")],
         rows=[row(1, "ana", "add"), row(2, "ben", "add")],
     )
-    assert [g.text for g in judge.memory.semantic] == [RULE, "Name the day."]
+    assert texts(judge.memory.semantic) == [RULE, "Name the day."]
     check_memory(judge)
     left = judge.unalign("t-1").judge
-    assert [g.text for g in left.memory.semantic] == ["Both."], (
-        "all that ben said is asked for again"
-    )
+    assert texts(left.memory.semantic) == ["Both."], "all ben said is asked for again"
