@@ -30,7 +30,7 @@ from memalign.testing import ScriptedAnswer, ScriptedChatModel
 from tests.support.invariants import check_memory
 from tests.support.keys import keys
 from tests.support.learning import bare, learn, states
-from tests.support.lists import ids, kinds, table, texts
+from tests.support.lists import ids, kinds, rules, table, texts
 from tests.support.rows import RawRow
 from tests.support.scripted import by_kind, case, change, records_in
 
@@ -81,7 +81,7 @@ def all_learned(judge: Judge) -> bool:
 
 
 class TestWords:
-    def test_an_align_of_fifty_is_one_call(self) -> None:
+    def test_an_align_of_fifty_is_one_call(self):
         judge, model = provider_judge(shard_size=50)
         result = learn(judge, spoken(range(50)))
         assert kinds(model) == ["changes"]
@@ -93,7 +93,7 @@ class TestWords:
         assert "matter 7," not in model.requests[-1].user
         assert len(left.guidelines) == 49
 
-    def test_a_thousand_are_twenty_calls_and_one_that_merges(self) -> None:
+    def test_a_thousand_are_twenty_calls_and_one_that_merges(self):
         judge, model = provider_judge(shard_size=50)
         result = learn(judge.replace(parameters={"timeout": 9}), spoken(range(1000)))
         assert kinds(model) == ["changes"] * 20 + ["merged"]
@@ -101,7 +101,7 @@ class TestWords:
             assert request.timeout == 9, "no call hangs longer than the judge may"
         assert all_learned(result.judge)
 
-    def test_later_feedback_is_one_call_beside_the_guidelines_that_stand(self) -> None:
+    def test_later_feedback_is_one_call_beside_the_guidelines_that_stand(self):
         judge, model = provider_judge()
         judge = learn(judge, spoken(range(10))).judge
         for number in range(3):
@@ -123,7 +123,7 @@ class TestMerging:
 
     def test_what_calls_wrote_side_by_side_is_merged_until_one_of_it_is_forgotten(
         self,
-    ) -> None:
+    ):
         judge, model = self.merging("Name the matter.", "G1", "G3")
         judge = learn(judge, spoken(range(4))).judge
         assert kinds(model) == ["changes", "changes", "merged"]
@@ -139,7 +139,7 @@ class TestMerging:
         assert {"G3", "G4"} <= {*ids(left.memory.semantic)}, "it was made from G3"
         assert kinds(model, 3) == ["changes"], "whose call held the withdrawn words"
 
-    def test_a_merge_takes_the_doubles_of_what_it_merges(self) -> None:
+    def test_a_merge_takes_the_doubles_of_what_it_merges(self):
         def same(request: ChatRequest) -> dict[str, Any]:
             first, second = records_in(request)
             named = change("ADD", first, text="Name the matter, please.")
@@ -154,25 +154,25 @@ class TestMerging:
         first = judge.memory.guideline("G1").supported_by[0]
         assert "G3" in ids(judge.unalign(first).judge.memory.semantic)
 
-    def test_a_persons_guideline_is_never_merged(self) -> None:
+    def test_a_persons_guideline_is_never_merged(self):
         judge, model = self.merging("Be as Dora says.", "G1", "G2")
         judge = write_guideline(judge, "Be kind.", by="dora")
         memory = learn(judge, spoken(range(4))).judge.memory
         assert "G1: Be kind." not in model.requests[-1].user
         assert memory.status(memory.guideline("G1")) == "active"
 
-    def test_a_memory_over_its_budget_is_merged(self) -> None:
+    def test_a_memory_over_its_budget_is_merged(self):
         all_of_it = [f"G{n}" for n in range(1, 61)]
         judge, model = self.merging("Be brief.", *all_of_it, size=50, changes=wordy)
         judge = learn(judge, spoken(range(40))).judge
         assert kinds(model) == ["changes"]
         judge = learn(judge, spoken(range(40, 80))).judge
         assert kinds(model, 1) == ["changes", "merged"]
-        assert "Be brief." in texts(judge.memory.semantic)
+        assert "Be brief." in rules(judge)
 
     def test_guidelines_that_nothing_merged_are_merged_again_once_they_grew_by_a_quarter(
         self,
-    ) -> None:
+    ):
         judge, model = provider_judge(changes=wordy, shard_size=100)
         judge = learn(judge, spoken(range(70))).judge
         assert kinds(model) == ["changes", "merged"]
@@ -194,8 +194,8 @@ class TestMerging:
         ids=["a comment", "without spaces", "a label alone"],
     )
     def test_of_many_guidelines_a_call_shows_those_that_its_feedback_is_about(
-        self, row: RawRow
-    ) -> None:
+        self, row
+    ):
         def ruled(request: ChatRequest) -> ScriptedAnswer:
             answer = wordy(request)
             answer["changes"][7]["text"] = "When matter 7 (7番の件) comes up: name it."
@@ -210,7 +210,7 @@ class TestMerging:
         assert 30 < len(re.findall(r"^G\d+: ", prompt, re.MULTILINE)) < 100
         assert estimate_tokens(prompt) < 4_500
 
-    def test_a_merge_that_fails_leaves_all_as_it_is(self) -> None:
+    def test_a_merge_that_fails_leaves_all_as_it_is(self):
         judge, _ = provider_judge(merged=ModelUnavailable("down"), shard_size=2)
         result = learn(judge, spoken(range(4)))
         assert len(result.judge.memory.semantic) == 4
@@ -230,8 +230,8 @@ class TestMerging:
     ],
 )
 def test_one_record_that_fails_costs_few_calls_and_no_other_record(
-    bad: str, error: Exception, pending: int, calls: range
-) -> None:
+    bad, error, pending, calls
+):
     def answer(request: ChatRequest) -> ScriptedAnswer:
         return error if re.search(bad, request.user) else distilled(request)
 
@@ -257,7 +257,7 @@ class TestConflicts:
         judge, _ = provider_judge(changes=changes, shard_size=50)
         return learn(judge, spoken(range(count)))
 
-    def test_feedback_that_contradicts_other_feedback_waits_for_a_person(self) -> None:
+    def test_feedback_that_contradicts_other_feedback_waits_for_a_person(self):
         result = self.contradicting(self.named, 2)
         assert table(result.conflicts, "kind", "ids", "reason") == [
             ("comments", ("t-0", "t-1"), "whether a name is enough")
@@ -278,15 +278,15 @@ class TestConflicts:
             {"feedback": ["F1", "F9"], "about": 3},
         ],
     )
-    def test_what_is_no_conflict_is_left_out(self, entry: Any) -> None:
+    def test_what_is_no_conflict_is_left_out(self, entry):
         assert self.contradicting(entry, 2).conflicts == ()
 
-    def test_a_reason_that_may_not_enter_a_prompt_is_left_out(self) -> None:
+    def test_a_reason_that_may_not_enter_a_prompt_is_left_out(self):
         marked = self.named | {"about": "<<< the tone >>>"}
         (conflict,) = self.contradicting(marked, 2).conflicts
         assert conflict.reason == ""
 
-    def test_a_conflict_that_a_person_dismisses_does_not_come_back(self) -> None:
+    def test_a_conflict_that_a_person_dismisses_does_not_come_back(self):
         result = self.contradicting(self.named, 3)
         (conflict,) = result.conflicts
         first, second = conflict.ids
@@ -314,14 +314,14 @@ class TestConflicts:
     @pytest.mark.parametrize(
         "named", [("t-0",), ("t-0", "t-5"), ("t-0", "t-9"), "t-0@ana"]
     )
-    def test_only_a_conflict_that_is_open_can_be_dismissed(self, named: Any) -> None:
+    def test_only_a_conflict_that_is_open_can_be_dismissed(self, named):
         judge = self.contradicting(self.named, 2).judge
         judge = learn(judge, spoken([5])).judge
         with pytest.raises((InputError, UnknownKey)):
             dismiss_conflict(judge, named, by="dora")
 
 
-def test_a_denied_reflection_stops_the_align_before_any_change() -> None:
+def test_a_denied_reflection_stops_the_align_before_any_change():
     judge = learn(provider_judge()[0], spoken([1])).judge
     denied = ScriptedChatModel(lambda _: AccessDenied("HTTP 401"))
     with pytest.raises(AccessDenied, match="HTTP 401"):
@@ -355,9 +355,7 @@ def turns(things: list[Any]) -> int:
 
 
 @pytest.mark.parametrize(("compared", "parts"), [(1_000, 1), (40, 3)])
-def test_like_cases_with_other_labels_stand_together(
-    monkeypatch: pytest.MonkeyPatch, compared: int, parts: int
-) -> None:
+def test_like_cases_with_other_labels_stand_together(monkeypatch, compared, parts):
     monkeypatch.setattr(likeness, "COMPARED", compared)
     one = memory()
     keys = [annotation.key for annotation in one.annotations()]
@@ -399,8 +397,8 @@ def long_row(number: int, length: int, words: int) -> RawRow:
     size=st.sampled_from([1, 20]),
 )
 def test_a_full_prompt_still_holds_the_experts_words(
-    context: int, length: int, count: int, words: int, size: int
-) -> None:
+    context, length, count, words, size
+):
     """Every prompt fits, and the expert's words are in it."""
     limits = Limits(context_tokens=context, shard_size=size)
     model = ScriptedChatModel(by_kind(changes=mindful), limits=limits)

@@ -13,6 +13,7 @@ from memalign.align import AlignResult
 from memalign.errors import InputError, ModelUnavailable
 from memalign.models.base import ChatRequest
 from memalign.testing import ScriptedChatModel
+from tests.support.lists import kinds, table
 from tests.support.rows import RawRow
 from tests.support.scripted import by_kind, change, records_in, scripted
 
@@ -35,13 +36,8 @@ def distilled(request: ChatRequest) -> Any:
 
 
 def row(number: int, outputs: str, *, value: bool, words: str | None = None) -> RawRow:
-    return {
-        "id": f"t-{number}",
-        "source": "ana",
-        "outputs": outputs,
-        "value": value,
-        "rationale": words,
-    }
+    said = {"value": value, "rationale": words, "source": "ana"}
+    return {"id": f"t-{number}", "outputs": outputs} | said
 
 
 ROWS = [
@@ -58,58 +54,46 @@ def learn(rows: list[RawRow], **knobs: Any) -> tuple[AlignResult, ScriptedChatMo
 
 
 @pytest.mark.parametrize(("count", "checked"), [(None, 0), (2, 2), (10, 4)])
-def test_as_many_taught_cases_are_judged_as_asked_for(
-    count: int | None, checked: int
-) -> None:
+def test_as_many_taught_cases_are_judged_as_asked_for(count, checked):
     result, model = learn(ROWS, impact=count)
     assert (result.impact.checked if result.impact else 0) == checked
-    assert (
-        len(
-            [request for request in model.requests if request.schema_name == "judgment"]
-        )
-        == 2 * checked
-    )
+    assert kinds(model).count("judgment") == 2 * checked
+
+
+def test_as_many_as_none_are_refused():
     with pytest.raises(InputError, match="impact"):
         MemAlign(impact=0)
 
 
-def test_it_says_what_was_fixed_and_broken_and_by_which_guideline() -> None:
+def test_it_says_what_was_fixed_and_broken_and_by_which_guideline():
     result, _ = learn(ROWS, impact=10)
-    assert result.impact is not None
-    assert (result.impact.checked, result.impact.fixed, result.impact.broken) == (
-        4,
-        2,
-        1,
-    )
-    effects = {
-        change.id: (change.effect, change.before, change.after)
-        for change in result.impact.changes
-    }
-    assert effects == {
-        "t-2": ("fixed", True, False),
-        "t-3": ("fixed", True, False),
-        "t-4": ("broken", True, False),
-    }
-    assert all(change.guideline_ids == ("G1",) for change in result.impact.changes)
+    found = result.impact
+    assert found is not None
+    assert (found.checked, found.fixed, found.broken) == (4, 2, 1)
+    changes = table(found.changes, "id", "effect", "before", "after", "guideline_ids")
+    assert sorted(changes) == [
+        ("t-2", "fixed", True, False, ("G1",)),
+        ("t-3", "fixed", True, False, ("G1",)),
+        ("t-4", "broken", True, False, ("G1",)),
+    ]
     assert "impact" in result.usage.seconds
 
 
-def test_the_case_is_hidden_from_both() -> None:
-    _, model = learn([*ROWS, row(5, "On 3 May.", value=True)], impact=10, retrieval_k=5)
-    judged = [
-        request for request in model.requests if request.schema_name == "judgment"
-    ]
-    assert len(judged) == 8, "the copy is judged with its case"
-    assert sum("Expert:" in request.user for request in judged) == 4, (
-        "after learning, other cases are shown"
-    )
-    for request in judged:
-        before, _, item = request.user.rpartition("outputs:")
-        assert item not in before, "as a case, or a copy of it"
+def test_the_case_is_hidden_from_both():
+    copy = row(5, "On 3 May.", value=True)
+    _, model = learn([*ROWS, copy], impact=10, retrieval_k=5)
+    assert kinds(model).count("judgment") == 8, "the copy is judged with its case"
+    shown = 0
+    for request in model.requests:
+        if request.schema_name == "judgment":
+            before, _, item = request.user.rpartition("outputs:")
+            assert item not in before, "as a case, or a copy of it"
+            shown += "Expert:" in request.user
+    assert shown == 4, "after learning, other cases are shown"
 
 
-def test_a_judgment_that_fails_is_named_and_the_others_count() -> None:
+def test_a_judgment_that_fails_is_named_and_the_others_count():
     result, _ = learn([*ROWS, row(5, "It is down.", value=False)], impact=10)
     assert result.impact is not None
     assert result.impact.checked == 4
-    assert any("judgments for the impact failed" in note for note in result.notes)
+    assert "judgments for the impact failed" in "\n".join(result.notes)

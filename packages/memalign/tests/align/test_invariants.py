@@ -27,6 +27,7 @@ from tests.support.learning import (
     bare,
     batches,
     divide,
+    in_state,
     key_of,
     learn,
     own_words,
@@ -37,6 +38,7 @@ from tests.support.learning import (
     without,
     words_in,
 )
+from tests.support.lists import texts
 from tests.support.rows import RawRow
 
 MODELS = [
@@ -59,15 +61,12 @@ some = settings(max_examples=20)
 choices = st.lists(st.booleans(), min_size=15, max_size=15)
 
 
-def words(text: str) -> set[str]:
-    return set(words_in(text))
-
-
 def labelled_in_words(rows: list[RawRow]) -> list[RawRow]:
-    return [
-        row | {"value": f"label{n}"} if "value" in row else row
-        for n, row in enumerate(rows)
-    ]
+    found = []
+    for n, each in enumerate(rows):
+        label = {"value": f"label{n}"} if "value" in each else {}
+        found.append(each | label)
+    return found
 
 
 def taught_twice(
@@ -75,40 +74,36 @@ def taught_twice(
 ) -> tuple[Judge, list[RawRow]]:
     """A judge that learned in two steps, and the feedback that stands then.
 
-    The second batch says one of the earlier rows anew, and comes with the verdicts of the judge before it.
+    The second batch says one of the earlier rows anew, and comes with the verdicts of
+    the judge before it.
     """
     aligned = judge.align(first).judge
-    items = {
-        row["id"]: Example(id=row["id"], inputs=row["inputs"], outputs=row["outputs"])
-        for row in later
-    }
-    judgments = aligned.judge_many(list(items.values()))
-    changed = [
-        row | {"rationale": f"word9999{n} do:add"}
-        for n, row in enumerate(first[:revised])
-    ]
-    taught = aligned.align(
-        [*changed, *later],
-        own_verdicts={judgment.id: judgment for judgment in judgments},
-    )
-    return taught.judge, [*changed, *first[revised:], *later]
+    items = {}
+    for each in later:
+        content = {"inputs": each["inputs"], "outputs": each["outputs"]}
+        items[each["id"]] = Example(id=each["id"], **content)
+    verdicts = dict(zip(items, aligned.judge_many(list(items.values())), strict=True))
+    standing = first + later
+    if first and revised:
+        changed = first[0] | {"rationale": "word99990 do:add"}
+        standing = [changed, *first[1:], *later]
+        later = [changed, *later]
+    return aligned.align(later, own_verdicts=verdicts).judge, standing
 
 
 def withdrawn(taught: Judge, keys: set[str]) -> Judge:
     """The judge without this feedback; its memory is whole and says what was withdrawn."""
     result = taught.unalign(*keys)
-    memory = result.judge.memory
-    check_whole(memory)
-    no_verdict_outlives_its_source(memory)
-    gone = {str(entry.key) for entry in memory.ledger() if entry.state == "withdrawn"}
-    assert gone == keys == {*map(str, result.removed)}
+    check_whole(result.judge.memory)
+    no_verdict_outlives_its_source(result.judge.memory)
+    assert in_state(result.judge, "withdrawn") == keys == {*map(str, result.removed)}
     return result.judge
 
 
 class TestLearning:
     @some
     @given(batches(orders=TAKEN), ways)
-    def test_aligning_twice_is_aligning_once_and_asks_nothing(self, rows, way) -> None:
+    def test_aligning_twice_is_aligning_once_and_asks_nothing(self, rows, way):
         judge, model = bare(**way)
         once = learn(judge, rows)
         assert once.changed
@@ -117,7 +112,8 @@ class TestLearning:
         twice = learn(once.judge, rows)
         assert twice.judge == once.judge
         assert not twice.changed
-        assert {report.status for report in twice.rows} == {"unchanged"}
+        for report in twice.rows:
+            assert report.status == "unchanged"
         assert len(model.requests) == asked
 
     @some
@@ -129,15 +125,12 @@ class TestLearning:
     )
     def test_neither_row_order_nor_which_call_finishes_first_matters(
         self, rows, way, shuffler, delays
-    ) -> None:
-        mixed = shuffler.sample(rows, len(rows))
+    ):
         expected = learn(bare(**way)[0], rows).judge.memory
         slow, _ = bare(Imp(delays=dict(enumerate(delays))), **way)
+        mixed = learn(slow, shuffler.sample(rows, len(rows))).judge.memory
         single, _ = bare(concurrency=1, **way)
-        for memory in (
-            learn(slow, mixed).judge.memory,
-            learn(single, rows).judge.memory,
-        ):
+        for memory in (mixed, learn(single, rows).judge.memory):
             assert memory == expected
             assert text_of(memory) == text_of(expected)
 
@@ -154,7 +147,7 @@ class TestForgetting:
     )
     def test_withdrawn_or_changed_feedback_leaves_no_word_and_no_key(
         self, rows, early, chosen, way, fault, revised: bool
-    ) -> None:
+    ):
         imp = Imp()
         size, weak, value_type = way
         judge, chat = bare(
@@ -164,7 +157,8 @@ class TestForgetting:
             rows = labelled_in_words(rows)
         first, later = divide(rows, early)
         taught, standing = taught_twice(judge, first, later, revised=revised)
-        assert not own_words(first, standing) & words(text_of(taught.memory))
+        changed = own_words(first, standing)
+        assert changed.isdisjoint(words_in(text_of(taught.memory)))
 
         gone, others = divide(standing, chosen)
         if not gone:
@@ -172,38 +166,36 @@ class TestForgetting:
         secret = own_words(gone, others)
         imp.storm = {} if fault is None else dict.fromkeys(KINDS, FAULTS[fault])
         requests = len(chat.requests)
-        left = withdrawn(taught, {key_of(one) for one in gone})
+        left = withdrawn(taught, {*map(key_of, gone)})
         imp.healed = True
         imp.storm = {}
         final = left.align([]).judge
         final(inputs="question about it", outputs="another answer, to judge")
         for remembered in (left.memory, final.memory):
             what_was_taken_back_is_nowhere(remembered)
-            assert not secret & words(text_of(remembered, tombstones=False))
-        assert not secret & words(prompts_of(chat, requests))
+            said = text_of(remembered, tombstones=False)
+            assert secret.isdisjoint(words_in(said))
+        assert secret.isdisjoint(words_in(prompts_of(chat, requests)))
 
     @some
     @given(batches(), ways)
-    def test_forgetting_all_feedback_leaves_the_unaligned_judge(
-        self, rows, way
-    ) -> None:
+    def test_forgetting_all_feedback_leaves_the_unaligned_judge(self, rows, way):
         judge, model = bare(**way)
-        empty = learn(judge, rows).judge.unalign(*{row["id"] for row in rows}).judge
+        empty = learn(judge, rows).judge.unalign(*map(key_of, rows)).judge
         assert not empty.memory
         assert not empty.memory.conflicts
-        assert (empty.fingerprint, signature_of(empty)) == (
-            judge.fingerprint,
-            signature_of(judge),
-        )
+        assert empty.fingerprint == judge.fingerprint
+        assert signature_of(empty) == signature_of(judge)
         judge(inputs="q", outputs="a")
         empty(inputs="q", outputs="a")
         assert model.requests[-1] == model.requests[-2]
 
-    def test_a_disputed_annotation_forgets_what_overrode_it(self) -> None:
+    def test_a_disputed_annotation_forgets_what_overrode_it(self):
         judge, _ = bare(feedback_value_type=str)
         rows = [
-            row(1, source, "add", value=f"label{n}", created_at=f"2026-01-0{n}")
-            for n, source in enumerate(["ana", "ben", "cleo"], 1)
+            row(1, "ana", "add", value="label1", created_at="2026-01-01"),
+            row(1, "ben", "add", value="label2", created_at="2026-01-02"),
+            row(1, "cleo", "add", value="label3", created_at="2026-01-03"),
         ]
         left = learn(judge, rows).judge.unalign("t-1@cleo").judge
         assert states(left) == {
@@ -217,7 +209,7 @@ class TestForgetting:
 class TestPrompts:
     @some
     @given(batches(orders=("add",)), ways)
-    def test_a_longer_version_begins_as_the_one_before(self, rows, way) -> None:
+    def test_a_longer_version_begins_as_the_one_before(self, rows, way):
         judge, model = bare(**way)
         first = learn(judge, [row(90, "dora", "add", value=True)]).judge
         second = learn(first, rows).judge
@@ -229,53 +221,47 @@ class TestPrompts:
         assert before.endswith(first.memory.semantic[0].text)
 
 
-@pytest.mark.parametrize("way", [way for way in WAYS if not way["weak"]])
-def test_the_scripted_model_really_leaks_what_it_sees(way: dict[str, Any]) -> None:
-    # Or the search above would prove nothing.
-    judge, _ = bare(**way)
+@pytest.mark.parametrize("size", [1, 3, 20])
+def test_the_scripted_model_really_leaks_what_it_sees(size):
+    """Or the search above would prove nothing."""
     rows = [
         row(1, "ana", "add", value=False),
         row(2, "ben", "add", value=True),
         row(3, "cleo", None, value=True),
     ]
-    memory = learn(judge, rows).judge.memory
-    assert {"case1", "case2"} <= words(
-        " ".join(guideline.text for guideline in memory.guidelines)
-    )
-    assert any(
-        word.startswith("word") for g in memory.guidelines for word in words(g.text)
-    )
+    memory = learn(bare(shard_size=size)[0], rows).judge.memory
+    written = " ".join(texts(memory.guidelines))
+    assert {"case1", "case2"} <= {*words_in(written)}
+    assert "word" in written
 
 
 @pytest.mark.parametrize("step", ["distil", "unalign", "lock"])
-def test_an_error_that_quotes_the_prompt_keeps_no_withdrawn_word(step: str) -> None:
-    quoting = [step == "distil"]
-
+def test_an_error_that_quotes_the_prompt_keeps_no_withdrawn_word(step):
     class Server(Imp):
         """Some servers send back what they refuse."""
 
+        quoting = step == "distil"
+
         async def __call__(self, request: ChatRequest) -> ScriptedAnswer:
-            if quoting[0] and (request.schema_name == "judgment") == (step == "lock"):
+            asked = "judgment" if step == "lock" else "changes"
+            if self.quoting and request.schema_name == asked:
                 return ModelRejected(f"blocked: {request.system} {request.user}")
             return await super().__call__(request)
 
-    rows = [
-        row(1, "ana", "add", value=True),
-        row(2, "ben", "add", value=True),
-        row(3, "cleo", "add", value=True),
-    ]
-    judge, _ = bare(Server(), shard_size=3)
+    rows = [row(n, who, "add", value=True) for n, who in enumerate("abc", 1)]
+    server = Server()
+    judge, _ = bare(server, shard_size=3)
+    gone = rows[1]
     if step == "lock":
         judge = lock(learn(judge, rows[:1]).judge, "t-1")
-        quoting[0] = True
+        server.quoting = True
         judge = learn(judge, rows[1:]).held or judge
-    elif step == "unalign":
-        judge = learn(judge, rows).judge
-        quoting[0] = True
-        judge = judge.unalign("t-1").judge
+        gone = rows[0]
     else:
         judge = learn(judge, rows).judge
-    assert set(states(judge).values()) & {"pending"}, "or the test is about nothing"
-    gone = rows[0] if step == "lock" else rows[1]
+    if step == "unalign":
+        server.quoting = True
+        judge = judge.unalign("t-1").judge
+    assert in_state(judge, "pending"), "or the test is about nothing"
     left = without(judge.memory, gone["id"])
-    assert not own_words([gone]) & set(words_in(text_of(left)))
+    assert own_words([gone]).isdisjoint(words_in(text_of(left)))

@@ -3,8 +3,6 @@ and who is told."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from memalign import Judge
@@ -15,142 +13,114 @@ from memalign.testing import ScriptedChatModel
 from tests.support.invariants import check_memory
 from tests.support.keys import keys
 from tests.support.learning import learn, reason, states
+from tests.support.lists import rules
 from tests.support.world import World, judge_in, rules_in, said
 
 SHORT = "Answer in one short sentence."
 LOUD = "Answer in ONE short sentence!"
 """The same words."""
-LONG = "Never answer in one short sentence."
+TWO = "Answer in two sentences."
+KIND = "Answer kindly."
 
 
 def texts(judge: Judge) -> list[str]:
-    return [guideline.text for guideline in judge.memory.semantic]
-
-
-def taught(*rules: tuple[str, str], **changes: Any) -> tuple[Judge, ScriptedChatModel]:
-    """A judge to which each (source, rule) was said at once, of a case of its own, and
-    which distils each alone."""
-    judge, model = judge_in(World(), **changes)
-    judge = learn(
-        judge,
-        [
-            said(number, rule, by=who, value=None)
-            for number, (who, rule) in enumerate(rules, 1)
-        ],
-    ).judge
+    """What the judge is told; its memory is whole."""
     check_memory(judge)
-    return judge, model
+    return rules(judge)
+
+
+def taught(*said_rules: str) -> tuple[Judge, ScriptedChatModel]:
+    """A judge to which Ana, Ben and Cleo said a rule each, of a case of its own."""
+    judge, model = judge_in(World())
+    rows = []
+    for number, rule in enumerate(said_rules):
+        who = ("ana", "ben", "cleo")[number]
+        rows.append(said(number + 1, rule, by=who, value=None))
+    return learn(judge, rows).judge, model
+
+
+def revised(judge: Judge, rule: str) -> Judge:
+    return learn(judge, [said(9, rule, value=None, order="revise")]).judge
 
 
 class TestTheSame:
-    def test_one_rule_is_shown_and_both_are_kept(self) -> None:
-        judge, _ = taught(("ana", SHORT), ("ben", LOUD))
+    def test_one_rule_is_shown_and_both_are_kept(self):
+        judge, _ = taught(SHORT, LOUD)
         assert texts(judge) == [SHORT]
-        assert judge.memory.sources_of(judge.memory.semantic[0]) == keys(
-            "t-1@ana", "t-2@ben"
-        )
+        sources = judge.memory.sources_of(judge.memory.semantic[0])
+        assert sources == keys("t-1@ana", "t-2@ben")
         assert states(judge) == {"t-1@ana": "learned", "t-2@ben": "merged"}
         assert reason(judge, "t-2@ben") == "G1 already says it"
 
-    def test_forgetting_the_shown_rule_promotes_its_double(self) -> None:
-        judge, model = taught(("ana", SHORT), ("ben", LOUD))
+    def test_forgetting_the_shown_rule_promotes_its_double(self):
+        judge, model = taught(SHORT, LOUD)
         asked = len(model.requests)
         left = judge.unalign("t-1").judge
         assert texts(left) == [LOUD]
         assert states(left) == {"t-1@ana": "withdrawn", "t-2@ben": "learned"}
         assert len(model.requests) == asked
-        check_memory(left)
 
-    def test_retired_words_stay_away_until_a_person_restores_them(self) -> None:
-        judge, _ = taught(("ana", SHORT))
+    def test_retired_words_stay_away_until_a_person_restores_them(self):
+        judge, _ = taught(SHORT)
         retired = edit_guideline(judge, "G1", by="dora", retired=True)
         later = learn(retired, [said(2, LOUD, by="ben")]).judge
         assert texts(later) == []
         assert later.memory.successor(later.memory.guideline("G2")) == "G1"
         back = edit_guideline(later, "G1", by="dora", retired=False)
         assert texts(back) == [SHORT]
-        left = later.unalign("t-1").judge
-        assert texts(left) == [LOUD], (
-            "the person's word was on a rule that is forgotten; what another says is theirs"
-        )
-        for each in (back, left):
-            check_memory(each)
+        # The person's word was on a rule that is forgotten; what another says is theirs.
+        assert texts(later.unalign("t-1").judge) == [LOUD]
 
-    def test_a_persons_words_replace_both_doubles(self) -> None:
-        judge, _ = taught(("ana", SHORT), ("ben", LOUD))
-        edited = edit_guideline(judge, "G1", text="Answer in two sentences.", by="dora")
-        assert texts(edited) == ["Answer in two sentences."], (
-            "the old words do not come back through a double"
-        )
+    def test_a_persons_words_replace_both_doubles(self):
+        judge, _ = taught(SHORT, LOUD)
+        edited = edit_guideline(judge, "G1", text=TWO, by="dora")
+        assert texts(edited) == [TWO], "the old words do not come back by a double"
         later = learn(edited).judge
-        assert texts(later) == ["Answer in two sentences."]
-        check_memory(later)
-        forgot = later.unalign("t-1").judge
-        assert texts(forgot) == ["Answer in two sentences."], "dora's words are hers"
+        assert texts(later) == [TWO]
+        assert texts(later.unalign("t-1").judge) == [TWO], "dora's words are hers"
         assert texts(later.unalign("t-1", people_agree=True).judge) == [LOUD]
         pinned = edit_guideline(later, "G2", pinned=True, by="eve")
-        assert texts(pinned) == ["Answer in two sentences.", LOUD]
-        for one in (forgot, pinned):
-            check_memory(one)
+        assert texts(pinned) == [TWO, LOUD]
 
-    @pytest.mark.parametrize("doubles", [1, 2])
-    def test_a_revision_replaces_the_doubles_of_what_it_revises(
-        self, doubles: int
-    ) -> None:
-        judge, _ = judge_in(World(), shard_size=3)
-        rules = [SHORT, LOUD, SHORT.lower()][: doubles + 1]
-        judge = learn(
-            judge, [said(n, rule, value=None) for n, rule in enumerate(rules, 1)]
-        ).judge
+    @pytest.mark.parametrize("same", [(SHORT, LOUD), (SHORT, LOUD, SHORT.lower())])
+    def test_a_revision_replaces_the_doubles_of_what_it_revises(self, same):
+        judge, _ = taught(*same)
         assert texts(judge) == [SHORT]
-        judge = learn(
-            judge, [said(9, "Answer kindly.", value=None, order="revise")]
-        ).judge
-        assert texts(judge) == ["Answer kindly."], "the old words are not back"
-        (revised,) = judge.memory.semantic
-        assert len(judge.memory.sources_of(revised)) == len(rules) + 1
-        check_memory(judge)
+        judge = revised(judge, KIND)
+        assert texts(judge) == [KIND], "the old words are not back"
+        sources = judge.memory.sources_of(judge.memory.semantic[0])
+        assert len(sources) == len(same) + 1
         assert texts(judge.unalign("t-9").judge) == [SHORT]
 
-    def test_a_person_may_bring_back_what_was_revised(self) -> None:
-        judge, _ = judge_in(World(), shard_size=3)
-        judge = learn(judge, [said(1, SHORT, value=None)]).judge
-        judge = learn(
-            judge, [said(2, "Answer kindly.", value=None, order="revise")]
-        ).judge
-        assert texts(judge) == ["Answer kindly."]
+    @pytest.mark.parametrize("how", [{"pinned": True}, {"retired": False}])
+    def test_a_person_may_bring_back_what_was_revised(self, how):
+        judge = revised(taught(SHORT)[0], KIND)
+        assert texts(judge) == [KIND]
         assert judge.memory.successor(judge.memory.guideline("G1")) == "G2"
-        check_memory(judge)
-        for how in ({"pinned": True}, {"retired": False}):
-            back = edit_guideline(judge, "G1", by="dora", **how)  # type: ignore[arg-type]
-            assert texts(back) == [SHORT, "Answer kindly."]
-            assert texts(learn(back).judge) == [SHORT, "Answer kindly."]
-            check_memory(back)
+        back = edit_guideline(judge, "G1", by="dora", **how)
+        assert texts(back) == [SHORT, KIND]
+        assert texts(learn(back).judge) == [SHORT, KIND]
 
 
-def test_a_prompt_leaves_out_the_least_useful_unpinned_rules() -> None:
-    model = ScriptedChatModel(
-        World(), limits=Limits(context_tokens=4_000, shard_size=1), name="small"
-    )
-    rule = "Where matter {:04} comes up, the reply names the date on which it will be settled."
-    rows = [said(n, rule.format(n), value=None) for n in range(40)]
+def test_a_prompt_leaves_out_the_least_useful_unpinned_rules():
+    limits = Limits(context_tokens=4_000, shard_size=1)
+    model = ScriptedChatModel(World(), limits=limits, name="small")
+    rows = []
+    for n in range(40):
+        rule = (
+            f"Where matter {n:04} comes up, the reply names the date of its settlement."
+        )
+        rows.append(said(n, rule, value=None))
     judge = learn(judge_in(World())[0].replace(model=model), rows).judge
     judgment = judge(inputs="question 1", outputs="answer other")
     shown = rules_in(model.requests[-1])
-    assert {
-        judge.memory.guideline(name).text for name in judgment.guideline_ids
-    } == shown
+    assert len(judgment.guideline_ids) == len(shown)
+    assert shown == {*texts(judge)[: len(shown)]}, "among equals the oldest"
     assert sum(estimate_tokens(text) + 2 for text in shown) <= 500
-    assert shown == {g.text for g in judge.memory.semantic[: len(shown)]}, (
-        "among equals the oldest"
-    )
     last = judge.memory.semantic[-1]
-    assert (
-        f"guideline {last.id} was left out because the prompt would be too long"
-        in judgment.notes
-    )
+    left_out = f"guideline {last.id} was left out because the prompt would be too long"
+    assert left_out in judgment.notes
     pinned = edit_guideline(judge, last.id, by="dora", pinned=True)
     pinned(inputs="question 1", outputs="answer other")
     assert last.text in rules_in(model.requests[-1])
     assert len(rules_in(model.requests[-1])) == len(shown)
-    check_memory(pinned)

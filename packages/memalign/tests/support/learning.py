@@ -280,6 +280,11 @@ def states(judge: Judge) -> dict[str, str]:
     return {str(entry.key): entry.state for entry in judge.memory.ledger()}
 
 
+def in_state(judge: Judge, state: str) -> set[str]:
+    """The keys, in words, of all feedback that is in this state."""
+    return {key for key, its in states(judge).items() if its == state}
+
+
 def reason(judge: Judge, key: str) -> str:
     """Why a piece of feedback is in its state."""
     return next(
