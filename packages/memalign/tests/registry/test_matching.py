@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
 import pytest
 
@@ -9,6 +11,7 @@ from memalign import Registry
 from memalign.errors import InputError, UnknownKey
 from memalign.memory import Annotation, Case, Memory
 from memalign.memory.forget import forget
+from memalign.registry import Selection
 from memalign.types import Example, FeedbackKey
 from tests.registry.test_erase import nowhere, secret_case
 from tests.support.keys import keys
@@ -111,6 +114,36 @@ def test_text_source_and_keys_must_all_match(registry: Registry) -> None:
         with pytest.raises(UnknownKey, match=message):
             registry.erase("helpfulness", named, source=source, matching=text)
     assert len(registry.history("helpfulness")) == 1
+
+
+@pytest.mark.parametrize(
+    "selections",
+    [
+        (Selection(source="ben"), Selection(matching="josé müller")),
+        (Selection(keys=("t-2@ben",)), Selection(keys=("t-5", "t-1"))),
+        (Selection(matching="4711"), Selection(source="ana", matching="müller")),
+    ],
+)
+def test_several_at_once_take_what_they_take_one_after_the_other(
+    tmp_path: Path, selections: tuple[Selection, ...]
+) -> None:
+    apart = Registry(tmp_path / "apart.db")
+    at_once = Registry(tmp_path / "at_once.db")
+    for place in (apart, at_once):
+        place.create(judge(MEMORY))
+        place.save(judge(forget(MEMORY, keys("t-1@ana", "t-3@ana"))))
+    gone: set[FeedbackKey] = set()
+    for selection in selections:
+        gone |= set(erase(apart, also=[selection]).keys)
+    receipt = erase(at_once, also=[*selections, Selection(keys=("t-99",))])
+    assert (set(receipt.keys), receipt.complete) == (gone, True)
+    for number in (1, 2):
+        assert (
+            at_once.load("helpfulness", number).memory
+            == apart.load("helpfulness", number).memory
+        )
+    with pytest.raises(UnknownKey, match="t-99"):
+        erase(at_once, also=[Selection(), Selection(keys=("t-99",))])
 
 
 @pytest.mark.parametrize("selector", ["12", FeedbackKey("12", "ana")])

@@ -191,7 +191,7 @@ def _forget_rows(
         goes = row.of_case in residue.cases
         if table is reviews:
             key = FeedbackKey(row.of_case, row.person)
-            goes = goes or residue.takes(key, row.content_hash)
+            goes = goes or residue.takes((key, row.content_hash))
         if goes or blank:
             same = [
                 column == getattr(row, f"own_{place}")

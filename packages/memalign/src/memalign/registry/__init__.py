@@ -3,6 +3,7 @@
 from memalign.registry.bundle import load_bundle, write_bundle
 from memalign.registry.database import Database
 from memalign.registry.diff import Change, MemoryDiff
+from memalign.registry.erase import Selection
 from memalign.registry.kinds import LESSONS, NOUNS
 from memalign.registry.other_tables import Passage, Words
 from memalign.registry.receipt import Receipt, RedactedVersion
@@ -26,6 +27,7 @@ __all__ = [
     "Registry",
     "Residue",
     "Saved",
+    "Selection",
     "VersionInfo",
     "Words",
     "judges_table",

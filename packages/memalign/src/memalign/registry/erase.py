@@ -9,7 +9,7 @@ keyed hashes. Then `erase_check` searches what is left.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import filterfalse
@@ -41,7 +41,7 @@ from memalign.registry.judge_rows import (
 from memalign.registry.kinds import KINDS, LESSONS, NAMES, SENTENCES, Held
 from memalign.registry.other_tables import Passage, other_tables
 from memalign.registry.receipt import Receipt, RedactedVersion, in_words
-from memalign.registry.residue import RUN, Residue
+from memalign.registry.residue import RUN, Residue, Said
 from memalign.registry.tables import rows
 from memalign.registry.tables import versions as versions_table
 from memalign.registry.versions import Head, Timeline
@@ -49,7 +49,7 @@ from memalign.types import FeedbackKey
 
 __all__ = [
     "Plan",
-    "Selectors",
+    "Selection",
     "erase_feedback",
     "forget",
     "plan_erasure",
@@ -61,32 +61,61 @@ _change = msgspec.structs.replace
 _ERASED = "(erased)"
 _EMBEDDING = ("memory", "embedding_model")
 Entry = TypeVar("Entry", bound=msgspec.Struct)
-Said = tuple[FeedbackKey, str]
-"""Whose words on which case, with the hash of the content that they are about."""
 
 
-class Selectors(NamedTuple):
-    """What is to go: ids and keys, a person, a text; of several, all must hold.
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """Something that is to be erased; where several fields say what, all of them must hold.
 
-    See `Registry.erase`.
-
-    `keep` are ids of cases that stay in other packages' tables, although nobody says anything of
-    them any more.
+    Attributes:
+        keys: Ids (a case and all that was said of it) or keys (what one person said).
+        source: All that one person said. If nothing else is given, the name goes everywhere too.
+        matching: All that holds a text, in whatever case and spelling. If nothing else is given,
+            no guideline and no note may hold it afterwards either.
     """
 
-    keys: tuple[str | FeedbackKey, ...]
-    source: str | None
-    text: Finder | None
-    keep: Collection[str] = ()
+    keys: tuple[str | FeedbackKey, ...] = ()
+    source: str | None = None
+    matching: str | None = None
+
+    def __bool__(self) -> bool:
+        return self != _NOTHING
 
     def __str__(self) -> str:
         """Return the end of a message, never with the text: it is to be kept nowhere."""
         parts = ""
         if self.source is not None:
             parts += f" of source {self.source!r}"
-        if self.text is not None:
+        if self.matching is not None:
             parts += " with this text"
         return parts
+
+    @cached_property
+    def finder(self) -> Finder | None:
+        """Find the text. Raises InputError if it holds nothing."""
+        if self.matching is None:
+            return None
+        return Finder(self.matching)
+
+    @property
+    def text(self) -> Finder | None:
+        """Find the text if it may be nowhere afterwards.
+
+        One that is looked for among some feedback only may stay in other feedback.
+        """
+        if self.keys or self.source is not None:
+            return None
+        return self.finder
+
+    @property
+    def person(self) -> str | None:
+        """The name that may be nowhere afterwards."""
+        if self.keys or self.matching is not None:
+            return None
+        return self.source
+
+
+_NOTHING = Selection()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,19 +148,32 @@ class History:
         """Every value that its rows ever held."""
         return tuple(versions.held_in(self.timeline, self.codec.decode))
 
-    def everything(self) -> Iterator[Passage]:
-        """Yield every case, and everything that somebody said of one."""
+    @cached_property
+    def everything(self) -> tuple[Passage, ...]:
+        """Every case, and everything that somebody said of one."""
+        found = []
         for one in self.values:
             if one.kind.about is None:
                 continue
             case, source = one.kind.about(one.value)
-            yield Passage(
+            passage = Passage(
                 id=case,
                 source=source,
                 content=list(one.kind.texts(one.value)),
                 labels=getattr(one.value, "value", None),
             )
-        yield from self.passages
+            found.append(passage)
+        return (*found, *self.passages)
+
+    @cached_property
+    def keys(self) -> frozenset[FeedbackKey]:
+        """The key of everything that somebody said."""
+        said = (one for one in self.everything if one.source is not None)
+        return frozenset(passage.key for passage in said)
+
+    def keys_on(self, cases: Collection[str]) -> set[FeedbackKey]:
+        """Return the keys of all that was said of these cases."""
+        return {key for key in self.keys if key.id in cases}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,7 +215,12 @@ class Plan:
 
 
 def erase_feedback(
-    database: Database, name: str, selectors: Selectors, *, dry_run: bool
+    database: Database,
+    name: str,
+    selections: Sequence[Selection],
+    keep: Collection[str] = (),
+    *,
+    dry_run: bool,
 ) -> Plan:
     """Erase in one transaction, or only say what would go.
 
@@ -183,7 +230,9 @@ def erase_feedback(
     Args:
         database: The registry's.
         name: The judge.
-        selectors: What is to go.
+        selections: What is to go.
+        keep: Ids of cases that stay in other packages' tables, although nobody says anything of
+            them any more.
         dry_run: Whether nothing is written.
 
     Returns:
@@ -193,83 +242,87 @@ def erase_feedback(
         UnknownKey: Nothing is there that these name.
     """
     with database.snapshot() as connection:
-        plan = plan_erasure(connection, name, selectors)
+        plan = plan_erasure(connection, name, selections, keep)
     if dry_run:
         receipt = replace(
-            plan.receipt, latest=None, dry_run=True, unreachable=database.unreachable
+            plan.receipt,
+            latest=None,
+            dry_run=True,
+            unreachable=database.unreachable,
         )
         return replace(plan, receipt=receipt)
     with database.write(name) as connection:
-        if not _is_current(connection, plan, selectors):
-            plan = plan_erasure(connection, name, selectors)
+        if not _is_current(connection, plan, selections):
+            plan = plan_erasure(connection, name, selections, keep)
         write(connection, plan)
     return plan
 
 
-def plan_erasure(connection: Connection, name: str, selectors: Selectors) -> Plan:
+def plan_erasure(
+    connection: Connection,
+    name: str,
+    selections: Sequence[Selection],
+    keep: Collection[str] = (),
+) -> Plan:
     """Work out an erasure without writing anything.
 
     Args:
         connection: A transaction, of a copy if that is at hand.
         name: The judge.
-        selectors: What is to go.
+        selections: What is to go.
+        keep: As for `erase_feedback`.
 
     Raises:
         UnknownKey: Nothing is there that these name.
     """
     with named_damage(f"the judge {name!r}"):
-        return _plan(connection, _read(connection, name), selectors)
+        return _plan(connection, _read(connection, name), selections, keep)
 
 
-def _plan(connection: Connection, history: History, selectors: Selectors) -> Plan:
-    selected = select(history, selectors)
-    keys = selected.keys
-    cases = selected.cases
-    named = _named_residue(selectors, selected)
+def _plan(
+    connection: Connection,
+    history: History,
+    selections: Sequence[Selection],
+    keep: Collection[str],
+) -> Plan:
+    named = select(history, selections)
     forgotten = forget(history, named)
-    residue = sought(history, forgotten, named, cases, keep=selectors.keep)
+    residue = sought(history, forgotten, named, keep)
     # Only now it is known which words go. A guideline that was not learned from them may repeat
     # them, and so may what memalign or a model says of other feedback.
     copied = _copies(forgotten, residue)
     if copied or any(says(one, residue) for one in forgotten.stays):
         forgotten = forget(history, residue, copied)
-    known = keys or residue.cases or forgotten.versions
+    known = named.keys or residue.cases or forgotten.versions
     if not known and not _is_mentioned(connection, history, residue):
-        when = _when(history, selectors)
-        raise UnknownKey(
-            f"no version and no table of {history.name!r} holds feedback{selectors}{when}"
-        )
-    residue = sought(
-        history, forgotten, named, cases, keep=selectors.keep, lessons=True
-    )
+        raise _unknown(history, selections)
+    residue = sought(history, forgotten, named, keep, lessons=True)
     latest = history.head.latest
     memory = None
     if latest in forgotten.versions:
-        memory = memory_of(_at(forgotten.rest, latest), history.codec.decode)
-    receipt = _receipt(history, forgotten, residue, copied, memory)
+        contents = _at(forgotten.rest, latest)
+        memory = memory_of(contents, history.codec.decode)
     return Plan(
         history=history,
         forgotten=forgotten,
         residue=residue,
         memory=memory,
-        receipt=receipt,
+        receipt=_receipt(history, forgotten, residue, copied, memory),
     )
 
 
-def _named_residue(selectors: Selectors, selected: Selected) -> Residue:
-    """Return the keys that go, and the text and the name that may be nowhere afterwards.
-
-    A text that is searched for among some feedback only may stay in other feedback, and a name in
-    other words.
-    """
-    searched = selectors.text
-    person = selectors.source
-    if selectors.keys or selectors.source is not None:
-        searched = None
-    if selectors.keys or selectors.text is not None:
-        person = None
-    return Residue(
-        keys=selected.keys, spared=selected.spared, searched=searched, person=person
+def _unknown(history: History, selections: Sequence[Selection]) -> UnknownKey:
+    """Return the error that nothing is there; it says when a person was erased before."""
+    what = " or".join(map(str, selections))
+    when = ""
+    for selection in selections:
+        if selection.person is None:
+            continue
+        day = history.erased.person_erased_on(selection.person)
+        if day is not None:
+            when = f"; it was erased on {day}"
+    return UnknownKey(
+        f"no version and no table of {history.name!r} holds feedback{what}{when}"
     )
 
 
@@ -304,151 +357,127 @@ def _passages(connection: Connection, name: str) -> tuple[Passage, ...]:
     return tuple(found)
 
 
-def _is_current(connection: Connection, plan: Plan, selectors: Selectors) -> bool:
+def _is_current(
+    connection: Connection, plan: Plan, selections: Sequence[Selection]
+) -> bool:
     """Return whether a plan is still right.
 
     What was said since must concern nothing that goes; then the plan spares it.
     """
     history = plan.history
-    residue = plan.residue
-    source = selectors.source
-    text = selectors.text
     if versions.find(connection, history.name) != history.head:
         return False
     before = {repr(passage): passage for passage in history.passages}
     now = {repr(passage): passage for passage in _passages(connection, history.name)}
     for written in before.keys() ^ now.keys():
         passage = now.get(written) or before[written]
-        if passage.id in residue.touched:
+        if passage.id in plan.residue.touched:
             return False
-        if source is not None and same_person(passage.source, source):
-            return False
-        if text is not None and passage.held_by(text):
+        if any(_may_name(selection, passage) for selection in selections):
             return False
     for written in now.keys() - before.keys():
-        residue.spare(texts_in(now[written].content))
+        plan.residue.spare(texts_in(now[written].content))
     return True
+
+
+def _may_name(selection: Selection, passage: Passage) -> bool:
+    """Return whether a person or a text of a selection is in a passage."""
+    if same_person(passage.source, selection.source):
+        return True
+    finder = selection.finder
+    return finder is not None and passage.held_by(finder)
 
 
 # -- select ----------------------------------------------------------------------------------------
 
 
-class Selected(NamedTuple):
-    """What is named: keys, ids of cases, and what stays of a key, with the content it is about."""
+class _Taken(NamedTuple):
+    """What one selection takes: keys, ids of cases, and what stays of what the keys said."""
 
     keys: set[FeedbackKey]
     cases: set[str]
     spared: set[Said]
 
+    def takes(self, said: Said) -> bool:
+        return said[0] in self.keys and said not in self.spared
 
-def select(history: History, selectors: Selectors) -> Selected:
-    """Return the keys and cases that are named, and all that was said of a case that goes.
+
+def select(history: History, selections: Sequence[Selection]) -> Residue:
+    """Return the keys, cases, texts and people that are to go, and all that was said of a case.
 
     Args:
         history: What the registry holds of the judge.
-        selectors: What is to go.
+        selections: What is to go. Of several, one that names nothing is passed over.
 
     Raises:
-        UnknownKey: A selector names nothing, or there is none.
+        UnknownKey: No selection names anything, or there is none.
     """
-    text = selectors.text
-    source = selectors.source
-    if not selectors.keys and source is None and text is None:
-        raise UnknownKey("name feedback by id (t-17), by key (t-17@ana) or by source")
-    keys, cases, every = _holding(history, text)
+    unknown = UnknownKey("name feedback by id (t-17), by key (t-17@ana) or by source")
+    chosen = []
+    cases: set[str] = set()
+    for selection in selections:
+        try:
+            named = _named_by(history, selection)
+        except UnknownKey as error:
+            unknown = error
+        else:
+            chosen.append((selection, *named))
+            cases |= named[1]
+    if not chosen:
+        raise unknown
+    contents = _only_in(history, cases)
+    taken = [_taken(history, contents, *one) for one in chosen]
+    keys: set[FeedbackKey] = set()
+    spared: set[Said] = set()
+    for one in taken:
+        keys |= one.keys
+        spared |= one.spared
+    # What one selection spares another may take.
+    for one in taken:
+        spared = set(filterfalse(one.takes, spared))
+    return Residue(
+        keys=keys,
+        spared=spared,
+        cases=cases,
+        finders=[one.text for one in selections if one.text],
+        people=[one.person for one in selections if one.person is not None],
+    )
+
+
+def _named_by(
+    history: History, selection: Selection
+) -> tuple[set[FeedbackKey], set[str]]:
+    """Return the keys and the ids of cases that a selection names.
+
+    Raises UnknownKey if one of its keys names nothing.
+    """
+    finder = selection.finder
+    keys: set[FeedbackKey] = set()
+    cases: set[str] = set()
+    for passage in history.everything:
+        if finder is not None and not passage.held_by(finder):
+            continue
+        if passage.source is None:
+            cases.add(passage.id)
+        else:
+            keys.add(passage.key)
     # What people said of a case goes with the case.
-    keys |= _on(cases, every)
+    keys |= history.keys_on(cases)
+    source = selection.source
     if source is not None:
         keys = {key for key in keys if same_person(key.source, source)}
         cases = set()
-    if selectors.keys:
-        keys, cases = _named(history, selectors, keys, cases)
-    whole = _on(cases, every)
-    keys |= whole
-    by_text = None
-    if source is None and not selectors.keys:
-        by_text = text
-    else:
-        whole = keys
-    hits, others = _told_apart(history, _only_in(history, cases), by_text)
-    partly = {key for key, _ in hits} - whole
-    spared = {said for said in others if said[0] in partly}
-    return Selected(keys | partly, cases, spared)
-
-
-def _told_apart(
-    history: History, contents: Collection[str], text: Finder | None
-) -> tuple[set[Said], set[Said]]:
-    """Return what was said in other tables of some contents, or with a text, and what else was."""
-    hits = set()
-    others = set()
-    for one in history.passages:
-        if one.source is None or one.copy:
-            continue
-        if one.about in contents or (text is not None and one.held_by(text)):
-            hits.add(one.said)
-        else:
-            others.add(one.said)
-    return hits, others
-
-
-def _holding(
-    history: History, text: Finder | None
-) -> tuple[set[FeedbackKey], set[str], set[FeedbackKey]]:
-    """Return the keys and the cases that hold a text, and every key; without a text all hold it."""
-    every = set()
-    keys = set()
-    cases = set()
-    for passage in history.everything():
-        held = text is None or passage.held_by(text)
-        if passage.source is not None:
-            every.add(passage.key)
-            if held:
-                keys.add(passage.key)
-        elif held:
-            cases.add(passage.id)
-    return keys, cases, every
-
-
-def _only_in(history: History, cases: Collection[str]) -> set[str]:
-    """Return the hashes of contents of these cases in other tables that no other case has."""
-    going: set[str] = set()
-    staying: set[str] = set()
-    for one in history.passages:
-        if one.source is None and one.about:
-            (going if one.id in cases else staying).add(one.about)
-    for value in history.values if going else ():
-        if value.name == "case" and value.key not in cases:
-            staying.add(value.value.content_hash)
-    return going - staying
-
-
-def _on(cases: Collection[str], keys: Iterable[FeedbackKey]) -> set[FeedbackKey]:
-    return {key for key in keys if key.id in cases}
-
-
-def _named(
-    history: History, selectors: Selectors, keys: set[FeedbackKey], cases: set[str]
-) -> tuple[set[FeedbackKey], set[str]]:
-    """Return those of the keys and cases that the selectors name.
-
-    Raises UnknownKey for one that names nothing.
-    """
-    named_keys: set[FeedbackKey] = set()
-    named_cases = set()
-    for selector, found in select_keys(sorted(keys), selectors.keys).items():
-        ids = _ids_meant(selector) & cases
-        if not found and not ids:
-            hint = "`memalign show NAME --ledger` (in Python: ledger(name)) lists every key"
-            day = history.erased.erased_on(selector)
-            if day is not None:
-                hint = f"it was erased on {day}"
-            raise UnknownKey(
-                f"nothing of {history.name!r} holds {str(selector)!r}{selectors}; {hint}"
-            )
-        named_keys.update(found)
-        named_cases.update(ids)
-    return named_keys, named_cases
+    if not selection.keys:
+        return keys, cases
+    named: set[FeedbackKey] = set()
+    ids: set[str] = set()
+    for selector, found in select_keys(sorted(keys), selection.keys).items():
+        meant = _ids_meant(selector) & cases
+        if not found and not meant:
+            raise _nothing_of(history, selection, selector)
+        named.update(found)
+        ids |= meant
+    return named | history.keys_on(ids), ids
 
 
 def _ids_meant(selector: str | FeedbackKey) -> set[str]:
@@ -458,14 +487,67 @@ def _ids_meant(selector: str | FeedbackKey) -> set[str]:
     return {case for case, source in readings(selector) if source is None}
 
 
-def _when(history: History, selectors: Selectors) -> str:
-    """Return when everything of a person was erased before, as the end of a message."""
-    if selectors.source is None or selectors.text is not None:
-        return ""
-    day = history.erased.person_erased_on(selectors.source)
-    if day is None:
-        return ""
-    return f"; it was erased on {day}"
+def _nothing_of(
+    history: History, selection: Selection, selector: str | FeedbackKey
+) -> UnknownKey:
+    """Return the error that a selector names nothing; it says when that was erased before."""
+    hint = "`memalign show NAME --ledger` (in Python: ledger(name)) lists every key"
+    day = history.erased.erased_on(selector)
+    if day is not None:
+        hint = f"it was erased on {day}"
+    return UnknownKey(
+        f"nothing of {history.name!r} holds {str(selector)!r}{selection}; {hint}"
+    )
+
+
+def _only_in(history: History, cases: Collection[str]) -> set[str]:
+    """Return the hashes of contents of these cases in other tables that no other case has."""
+    going: set[str] = set()
+    staying: set[str] = set()
+    for passage in history.passages:
+        if passage.source is not None or not passage.about:
+            continue
+        if passage.id in cases:
+            going.add(passage.about)
+        else:
+            staying.add(passage.about)
+    if not going:
+        return going
+    for value in history.values:
+        if value.name == "case" and value.key not in cases:
+            staying.add(value.value.content_hash)
+    return going - staying
+
+
+def _taken(
+    history: History,
+    contents: Collection[str],
+    selection: Selection,
+    keys: set[FeedbackKey],
+    cases: set[str],
+) -> _Taken:
+    """Return what a selection takes of keys and cases that it names.
+
+    A text, or the content of a case that goes, takes only what was said with it or of it.
+    """
+    whole = keys
+    if selection.text is not None:
+        whole = history.keys_on(cases)
+    hits: set[Said] = set()
+    others: set[Said] = set()
+    for passage in history.passages:
+        if passage.source is None or passage.copy:
+            continue
+        hit = passage.about in contents
+        if not hit and selection.text is not None:
+            hit = passage.held_by(selection.text)
+        if hit:
+            hits.add(passage.said)
+        else:
+            others.add(passage.said)
+    partly = {key for key, _ in hits} - whole
+    spared = {said for said in others if said[0] in partly}
+    return _Taken(keys | partly, cases, spared)
 
 
 # -- forget ----------------------------------------------------------------------------------------
@@ -485,8 +567,8 @@ def forget(
         copied: Rows that go because they repeat it.
     """
     reach = reach_of(history.values, residue, copied)
-    rest = {}
-    reached = {}
+    rest: Timeline = {}
+    reached: Timeline = {}
     for row, spans in history.timeline.items():
         if reach.has(row):
             reached[row] = spans
@@ -503,9 +585,8 @@ def forget(
             part = _part_without(history.codec, contents, residue, copied)
         model = _at(models, number)
         if part.kept != contents:
-            removed = contents.keys() - part.kept.keys()
-            _extend(gone, number, {row: contents[row] for row in removed})
-            lost[number] = _lost(number, removed)
+            _extend(gone, number, part.removed)
+            lost[number] = _lost(number, part.removed)
             sizes[number] = part.sizes(size)
             if not sizes[number]["cases"]:
                 model = {_EMBEDDING: b"null"}  # without a case there is no vector
@@ -527,6 +608,12 @@ class _Part(NamedTuple):
     contents: Contents
     kept: Contents
     change: Counter[str]
+
+    @property
+    def removed(self) -> Contents:
+        """The rows that go."""
+        gone = self.contents.keys() - self.kept.keys()
+        return {row: self.contents[row] for row in gone}
 
     def sizes(self, before: Mapping[str, int]) -> dict[str, int]:
         """Return the sizes of a version afterwards."""
@@ -560,7 +647,7 @@ def _kept(codec: Codec, contents: Contents, memory: Memory) -> Contents:
     return kept
 
 
-def _lost(number: int, removed: Iterable[tuple[str, str]]) -> RedactedVersion:
+def _lost(number: int, removed: Iterable[RowKey]) -> RedactedVersion:
     lost = Counter[str]()
     for name, _ in removed:
         noun = KINDS[name].noun
@@ -656,9 +743,8 @@ def sought(
     history: History,
     forgotten: Forgotten,
     named: Residue,
-    cases: Collection[str],
-    *,
     keep: Collection[str] = (),
+    *,
     lessons: bool = False,
 ) -> Residue:
     """Return what is to be nowhere once this is forgotten.
@@ -668,18 +754,11 @@ def sought(
     Args:
         history: What the registry holds of the judge.
         forgotten: What its versions lose.
-        named: The keys, the text and the person that are to go.
-        cases: The ids of cases that were selected.
+        named: The keys, the cases, the texts and the people that are to go.
         keep: Ids of cases that stay in other packages' tables.
         lessons: Whether the words of guidelines that go are searched for too.
     """
-    spoken = _spoken_of(history, named)
-    going = set(cases)
-    for name, key, _ in forgotten.gone:
-        left = ("case", key) in forgotten.rest
-        if name == "case" and key not in spoken and key not in keep and not left:
-            going.add(key)
-    gone = [one for one in forgotten.gone if one.key in going]
+    going = _going(history, forgotten, named, keep)
     erased = {"said"}
     if lessons:
         erased.add("learned")
@@ -696,26 +775,32 @@ def sought(
         keys=named.keys,
         spared=named.spared,
         cases=going,
-        contents=_contents(gone),
-        searched=named.searched,
-        person=named.person,
+        contents=_contents(one for one in forgotten.gone if one.key in going),
+        finders=named.finders,
+        people=named.people,
     )
 
 
-def _spoken_of(history: History, named: Residue) -> set[str]:
-    """Return the ids of the cases of which other tables keep somebody's words."""
-    spoken = set()
+def _going(
+    history: History, forgotten: Forgotten, named: Residue, keep: Collection[str]
+) -> set[str]:
+    """Return the ids of cases that are named, and of those that lose the last word on them."""
+    spoken = set(keep)
     for passage in history.passages:
-        stays = not named.takes(passage.key, passage.about)
-        if stays and _says(passage):
+        if _says(passage) and not named.takes(passage.said):
             spoken.add(passage.id)
-    return spoken
+    going = set(named.cases)
+    for kind, key, _ in forgotten.gone:
+        left = (kind, key) in forgotten.rest
+        if kind == "case" and not left and key not in spoken:
+            going.add(key)
+    return going
 
 
 def _goes(passage: Passage, cases: Collection[str], named: Residue) -> bool:
     if passage.source is None:
         return passage.id in cases
-    return named.takes(passage.key, passage.about)
+    return named.takes(passage.said)
 
 
 def _texts(values: Iterable[Held], roles: Collection[str]) -> Iterator[str]:
@@ -740,12 +825,8 @@ def _words_of(passage: Passage) -> Iterator[str]:
             yield text
 
 
-def _said(passages: Iterable[Passage]) -> set[FeedbackKey]:
-    """Return the feedback that has words, or a verdict, in these passages."""
-    return {passage.key for passage in passages if _says(passage)}
-
-
 def _says(passage: Passage) -> bool:
+    """Return whether somebody's words, or a verdict, are in a passage."""
     return passage.source is not None and passage.content is not None
 
 
@@ -777,28 +858,27 @@ def _receipt(
     copied: Collection[RowKey],
     memory: Memory | None,
 ) -> Receipt:
-    said = _said(history.everything())
-    keys = sorted(residue.keys & said)
+    said = {passage.key for passage in history.everything if _says(passage)}
     lessons = [one for one in forgotten.gone if one.name in LESSONS]
     went: dict[str, Any] = {}
     for name, kind in LESSONS.items():
         went[kind.field] = _ids(one for one in lessons if one.name == name)
     latest = None
-    unlocked: set[str] = set()
-    pending = []
+    locked: list[str] = []
+    pending: list[FeedbackKey] = []
     if memory is not None:
         latest = history.head.latest + 1
         pending = sorted(annotation.key for annotation in memory.pending)
-        locks = history.timeline["memory", "locks"]
-        before = history.codec.decode("memory", locks[-1][-1])
-        unlocked = set(before).difference(memory.locks)
+        *_, (_, _, body) = history.timeline["memory", "locks"]
+        before = history.codec.decode("memory", body)
+        locked = sorted(set(before).difference(memory.locks))
     return Receipt(
         judge=history.name,
-        keys=tuple(keys),
+        keys=tuple(sorted(residue.keys & said)),
         cases=tuple(sorted(residue.cases)),
         copied=_ids(one for one in lessons if one[:2] in copied),
         wordings=_ids(one for one in lessons if one.kind.people(one.value)),
-        locked=tuple(sorted(unlocked)),
+        locked=tuple(locked),
         versions=tuple(forgotten.versions.values()),
         latest=latest,
         pending=tuple(pending),
@@ -809,8 +889,7 @@ def _receipt(
 def _ids(values: Iterable[Held]) -> tuple[str, ...]:
     """Return the keys of values, each once, in their order."""
     ordered = sorted(values, key=lambda one: one.kind.order(one.value))
-    ids = [one.key for one in ordered]
-    return tuple(dict.fromkeys(ids))
+    return tuple(dict.fromkeys(one.key for one in ordered))
 
 
 # -- write -----------------------------------------------------------------------------------------
@@ -823,43 +902,48 @@ def write(connection: Connection, plan: Plan) -> None:
         connection: The transaction.
         plan: What `plan_erasure` returned.
     """
-    history = plan.history
     residue = plan.residue
-    judge = history.head.judge
+    forgotten = plan.forgotten
+    judge = plan.history.head.judge
     versions.forget_answers(connection, judge)  # they may quote what goes
-    _write_rows(connection, history, plan.forgotten)
+    _write_rows(connection, plan)
     _write_versions(connection, plan)
     remember(
         connection,
         judge,
         keys=residue.keys,
-        contents=residue.contents - _contents(plan.forgotten.stays),
+        contents=residue.contents - _contents(forgotten.stays),
         cases=residue.cases,
-        person=residue.person,
-        wordings=wordings_of(plan.forgotten.gone) - wordings_of(plan.forgotten.stays),
+        people=residue.people,
+        wordings=wordings_of(forgotten.gone) - wordings_of(forgotten.stays),
     )
     for tables in other_tables(connection):
         tables.forget(connection, plan.receipt, residue)
 
 
-def _write_rows(connection: Connection, history: History, forgotten: Forgotten) -> None:
-    judge = history.head.judge
-    new = []
-    for row in sorted(history.timeline.keys() | forgotten.rest.keys()):
-        spans = forgotten.rest.get(row, [])
-        if spans == history.timeline.get(row):
+def _write_rows(connection: Connection, plan: Plan) -> None:
+    head = plan.history.head
+    before = plan.history.timeline
+    after = plan.forgotten.rest
+    new: list[dict[str, Any]] = []
+    for row in sorted(before.keys() | after.keys()):
+        spans = after.get(row, [])
+        if spans == before.get(row):
             continue
         kind, key = row
-        same = (rows.c.judge == judge, rows.c.kind == kind, rows.c.key == key)
-        connection.execute(delete(rows).where(*same))
+        old = delete(rows).where(
+            rows.c.judge == head.judge,
+            rows.c.kind == kind,
+            rows.c.key == key,
+        )
+        connection.execute(old)
         for since, until, body in spans:
-            last = None if until == history.head.latest + 1 else until
             values = {
-                "judge": judge,
+                "judge": head.judge,
                 "kind": kind,
                 "key": key,
                 "since": since,
-                "until": last,
+                "until": None if until == head.latest + 1 else until,
                 "body": body,
             }
             new.append(values)
@@ -883,6 +967,7 @@ def _write_versions(connection: Connection, plan: Plan) -> None:
         connection.execute(change.values(redacted=True, **values))
     if plan.memory is None:
         return
+    said = in_words({"comment": len(plan.residue.keys)})
     # Its rows are those of the version before, which has just lost the same; only the number is
     # new.
     versions.add_version(
@@ -893,5 +978,5 @@ def _write_versions(connection: Connection, plan: Plan) -> None:
         after={},
         memory=plan.memory,
         action="erase",
-        line=f"{in_words({'comment': len(plan.residue.keys)})} erased from all versions",
+        line=f"{said} erased from all versions",
     )

@@ -206,7 +206,7 @@ def remember(
     keys: Iterable[FeedbackKey],
     contents: Iterable[str],
     cases: Iterable[str] = (),
-    person: str | None = None,
+    people: Iterable[str] = (),
     wordings: Iterable[Wording] = (),
 ) -> None:
     """Keep hashes of what was erased.
@@ -217,7 +217,7 @@ def remember(
         keys: The erased feedback.
         contents: The hashes of the contents of erased cases.
         cases: Their ids.
-        person: The person whose everything was erased.
+        people: The people of whom everything was erased.
         wordings: The wordings of people that went.
     """
     query = select(judges.c.secret).where(judges.c.id == judge)
@@ -229,8 +229,7 @@ def remember(
         *[_Fact("case", content) for content in contents],
         *[_Fact("id", case) for case in cases],
     ]
-    if person is not None:
-        facts.append(_Fact.of_person(person))
+    facts += map(_Fact.of_person, people)
     facts += [_Fact.of_wording(*wording) for wording in wordings]
     at = datetime.now(UTC).isoformat()
     new = {}

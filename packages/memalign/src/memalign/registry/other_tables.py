@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from memalign.memory.text_search import Finder
     from memalign.registry.receipt import Receipt
-    from memalign.registry.residue import Residue
+    from memalign.registry.residue import Residue, Said
 
 __all__ = ["OtherTables", "Passage", "TextKind", "Words", "other_tables"]
 
@@ -51,7 +51,7 @@ class Passage:
         return FeedbackKey(self.id, self.source or "")
 
     @property
-    def said(self) -> tuple[FeedbackKey, str]:
+    def said(self) -> Said:
         """Whose words on which case they are, and the hash of the content that they are about."""
         return self.key, self.about
 
@@ -80,8 +80,10 @@ class OtherTables(Protocol):
         """Every case of a judge that the tables hold, and everything that somebody said of one."""
         ...
 
-    def forget(self, connection: Connection, receipt: Receipt, residue: Residue) -> int:
-        """Remove what is erased, and what repeats it; how many rows were touched."""
+    def forget(
+        self, connection: Connection, receipt: Receipt, residue: Residue
+    ) -> None:
+        """Remove what is erased, and what repeats it."""
         ...
 
     def words(self, connection: Connection) -> Iterator[Words]:

@@ -27,14 +27,13 @@ from memalign.errors import (
 from memalign.io import FeedbackSource, OwnVerdicts, RowSource
 from memalign.judge import Judge, Progress, signature_of
 from memalign.memory import LedgerEntry
-from memalign.memory.text_search import Finder
 from memalign.models.base import ChatModel, EmbeddingModel
 from memalign.models.calls import Calls
 from memalign.models.dry_run import DryRun
 from memalign.registry import bundle, versions
 from memalign.registry.database import Database
 from memalign.registry.diff import MemoryDiff, compare
-from memalign.registry.erase import Selectors, erase_feedback
+from memalign.registry.erase import Selection, erase_feedback
 from memalign.registry.erase_check import search_again
 from memalign.registry.erased_hashes import ErasedHashes
 from memalign.registry.judge_rows import judge_of
@@ -572,6 +571,7 @@ class Registry:
         *,
         source: str | None = None,
         matching: str | None = None,
+        also: Iterable[Selection] = (),
         keep: Collection[str] = (),
         dry_run: bool = False,
         rederive: bool = True,
@@ -591,8 +591,10 @@ class Registry:
             source: All that one person said. Without selectors and `matching`, the name goes
                 everywhere too.
             matching: All that holds a text, in whatever case and spelling. Without selectors and
-                `source`, no guideline and no note may hold it afterwards either. Of several
-                arguments, all must hold.
+                `source`, no guideline and no note may hold it afterwards either. Of these three
+                arguments, all that are given must hold.
+            also: What goes beside it, in the same transaction and with the same receipt. What names
+                nothing is passed over if something else is there.
             keep: Ids of cases that stay in a server's queue, although nobody says anything of them
                 any more.
             dry_run: Whether to say only what would go. The counts are those of the erasure.
@@ -606,11 +608,9 @@ class Registry:
         """
         if isinstance(selectors, str | FeedbackKey):
             selectors = (selectors,)
-        text = None
-        if matching is not None:
-            text = Finder(matching)
-        named = Selectors(tuple(selectors), source, text, keep)
-        plan = erase_feedback(self._database, name, named, dry_run=dry_run)
+        named = Selection(keys=tuple(selectors), source=source, matching=matching)
+        selections = list(filter(None, (named, *also)))
+        plan = erase_feedback(self._database, name, selections, keep, dry_run=dry_run)
         if dry_run:
             return plan.receipt
         receipt = search_again(

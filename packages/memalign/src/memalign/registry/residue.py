@@ -23,7 +23,7 @@ from memalign.memory.text_search import Finder, NameFinder
 from memalign.registry.kinds import TextKind
 from memalign.types import UNKNOWN_SOURCE
 
-__all__ = ["RUN", "Residue"]
+__all__ = ["RUN", "Residue", "Said"]
 
 RUN = 8
 """Words in a row that identify a text."""
@@ -40,22 +40,24 @@ and control characters may stand between words, as they do where a page of the f
 _HALF = re.compile("\udced[\udca0-\udcbf][\udc80-\udcbf]")
 """Half of a surrogate pair, as broken sources have it: it is part of a text."""
 
+Said = tuple[FeedbackKey, str]
+"""Whose words on which case, with the hash of the content that they are about."""
 _Run = tuple[str, ...]
 _BytesTrace = tuple[str, Any]
 """What it is, and the words of it, if any."""
 
 
 class Residue:
-    """What to look for: runs of words, short texts as whole fields, keys, and a person's name.
+    """What to look for: runs of words, short texts as whole fields, keys, and people's names.
 
     Attributes:
         keys: The feedback that is erased.
         spared: What stays of these keys, with the hash of the content that it was said of.
         cases: The ids of erased cases.
         contents: The hashes of what these cases hold.
-        searched: Finds the text that somebody wants to be gone: no survivor may hold it, and nobody
+        finders: Find the texts that somebody wants to be gone: no survivor may hold one, and nobody
             of such a name.
-        person: The name of somebody of whom everything goes.
+        people: The names of those of whom everything goes.
     """
 
     def __init__(
@@ -64,19 +66,20 @@ class Residue:
         *,
         survivors: Iterable[str] = (),
         keys: Iterable[FeedbackKey] = (),
-        spared: Iterable[tuple[FeedbackKey, str]] = (),
+        spared: Iterable[Said] = (),
         cases: Iterable[str] = (),
         contents: Iterable[str] = (),
-        searched: Finder | None = None,
-        person: str | None = None,
+        finders: Iterable[Finder] = (),
+        people: Iterable[str] = (),
     ) -> None:
         self.keys = frozenset(keys)
         self.spared = frozenset(spared)
         self.cases = frozenset(cases)
         self.contents = frozenset(contents)
-        self.searched = searched
-        self.person = person
-        self._name = _name_finder(person)
+        self.finders = tuple(finders)
+        self.people = tuple(people)
+        known = filter(_is_known, self.people)
+        self._names = {name: NameFinder(name) for name in known}
         self._written = {folded(str(key)) for key in self.keys}
         self._runs: set[_Run] = set()
         self._short: dict[str, str] = {}  # with the same as a row of words
@@ -110,9 +113,9 @@ class Residue:
         ]
         if self.keys:
             parts.append("the keys of what was erased")
-        if self._name is not None:
+        if self._names:
             parts.append("the person's name in every spelling")
-        if self.searched is not None:
+        if self.finders:
             parts.append("the text in every spelling")
         return tuple(parts)
 
@@ -132,14 +135,14 @@ class Residue:
         self._vocabulary = set(chain.from_iterable(self._runs))
         self._judged.clear()
 
-    def takes(self, key: FeedbackKey, about: str) -> bool:
+    def takes(self, said: Said) -> bool:
         """Return whether what was said goes.
 
         Args:
-            key: Whose words on which case they are.
-            about: The hash of the content that they are about; "" if that is not known.
+            said: Whose words on which case they are, and the hash of the content that they are
+                about; "" if that is not known.
         """
-        return key in self.keys and (key, about) not in self.spared
+        return said[0] in self.keys and said not in self.spared
 
     def concerns(self, keys: Iterable[FeedbackKey]) -> bool:
         """Return whether erased feedback is among these keys."""
@@ -153,23 +156,23 @@ class Residue:
             return self.is_name(text)
         if self.certain(text) or self.names_person(text):
             return True
-        if kind == "id":
-            return text in self.cases
         if kind == "sentence":
             return self.in_sentence(text)
+        if kind == "id":
+            return text in self.cases
         return kind == "field" and self.copied(text)
 
     def is_name(self, name: str | None) -> bool:
         """Return whether this is the name of a person who is to be nowhere, in any spelling."""
         if not name:
             return False
-        if self.searched is not None and self.searched.holds(name):
+        if self._is_sought_in(name):
             return True
-        return same_person(name, self.person)
+        return any(same_person(name, person) for person in self.people)
 
     def names_person(self, text: str) -> bool:
-        """Return whether a text names the person of whom everything goes, as whole words."""
-        return self._name is not None and self._name.holds(text)
+        """Return whether a text names a person of whom everything goes, as whole words."""
+        return any(finder.holds(text) for finder in self._names.values())
 
     def copied(self, text: str) -> bool:
         """Return whether a field repeats eight words of an erased text, or all of a shorter one."""
@@ -182,7 +185,7 @@ class Residue:
 
     def certain(self, text: str) -> bool:
         """Return whether a text holds what was searched for, or eight words of an erased text."""
-        if self.searched is not None and self.searched.holds(text):
+        if self._is_sought_in(text):
             return True
         return bool(self._runs_in(text))
 
@@ -208,6 +211,9 @@ class Residue:
                 if " ".join(words[start:end]) in short:
                     return True
         return False
+
+    def _is_sought_in(self, text: str) -> bool:
+        return any(finder.holds(text) for finder in self.finders)
 
     def _names_key(self, text: str) -> bool:
         if "@" not in text:
@@ -273,11 +279,11 @@ class Residue:
                 field = json.dumps(short, ensure_ascii=False)[1:-1]
                 if field in pieces:
                     yield "an erased field", field
-        if self.searched is not None and self.searched.holds(text):
+        if self._is_sought_in(text):
             yield "the text that was to go", None
-        long_name = self.person is not None and len(self.person.encode()) >= _LONG_NAME
-        if long_name and self.names_person(text):
-            yield "the name of the person", None
+        for name, finder in self._names.items():
+            if len(name.encode()) >= _LONG_NAME and finder.holds(text):
+                yield "the name of the person", None
 
 
 def _blocks(path: Path) -> Iterator[bytes]:
@@ -292,14 +298,10 @@ def _windows(words: list[str]) -> Iterator[_Run]:
     return zip(*(words[start:] for start in range(RUN)), strict=False)
 
 
-def _name_finder(person: str | None) -> NameFinder | None:
-    """Return the finder of a person's name; None for nobody's, such as an unknown source's."""
-    if person is None:
-        return None
+def _is_known(person: str) -> bool:
+    """Return whether a name is a person's, and not that of an unknown source."""
     base, _, _ = folded(person).partition(":")
-    if base == UNKNOWN_SOURCE:
-        return None
-    return NameFinder(person)
+    return base != UNKNOWN_SOURCE
 
 
 def _within(phrase: str, words: list[str]) -> bool:
