@@ -10,9 +10,11 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+import tomllib
+from collections.abc import Iterable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,26 +30,55 @@ PROGRAM = re.compile(
 
 def tracked_files() -> list[Path]:
     """In a copy without .git, everything outside the environment."""
+    paths: Iterable[Path] = ROOT.rglob("*")
     if (ROOT / ".git").exists() and shutil.which("git"):
-        command = [
-            "git",
-            "-C",
-            str(ROOT),
-            "ls-files",
-            "--cached",
-            "--others",
-            "--exclude-standard",
-            "-z",
-        ]
-        names = (
-            subprocess.run(command, capture_output=True, check=True)
-            .stdout.decode()
-            .split("\0")
-        )
-        return [ROOT / name for name in names if name and (ROOT / name).is_file()]
-    return [
-        path for path in ROOT.rglob("*") if path.is_file() and ".venv" not in path.parts
-    ]
+        options = ["--cached", "--others", "--exclude-standard", "-z"]
+        listed = subprocess.check_output(["git", "ls-files", *options], cwd=ROOT)
+        paths = map(ROOT.joinpath, listed.decode().split("\0"))
+    return [path for path in paths if path.is_file() and ".venv" not in path.parts]
+
+
+def text_of(name: str) -> str:
+    """The text of a file, named by its path in the repository."""
+    return (ROOT / name).read_text("utf-8")
+
+
+def toml_of(name: str) -> dict[str, Any]:
+    """The settings in a file of TOML, named by its path in the repository."""
+    return tomllib.loads(text_of(name))
+
+
+def section_of(page: str, heading: str) -> str:
+    """What a page says below a heading of the second level."""
+    return page.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+
+
+def rows_of(text: str) -> list[list[str]]:
+    """The cells of each row of the tables in a text, heads and lines below them too."""
+    rows = list[list[str]]()
+    for line in text.splitlines():
+        if line.startswith("|"):
+            rows.append([cell.strip() for cell in line.strip("|").split("|")])
+    return rows
+
+
+def python_after(mark: str, text: str) -> list[str]:
+    """The blocks of Python that follow the comment with these words, a pattern, at once."""
+    block = rf"^<!-- {mark} -->\n+```python\n(.*?)^```$"
+    return re.findall(block, text, re.MULTILINE | re.DOTALL)
+
+
+def missing(text: str, parts: Iterable[str]) -> set[str]:
+    """The parts that are not in a text."""
+    return {part for part in parts if part not in text}
+
+
+def python(*words: object, **options: Any) -> subprocess.CompletedProcess[str]:
+    """What came of a command line of this Python, which may fail."""
+    command = [sys.executable, *map(str, words)]
+    return subprocess.run(
+        command, capture_output=True, text=True, check=False, **options
+    )
 
 
 def commands(block: str) -> Iterator[list[str]]:
@@ -57,28 +88,19 @@ def commands(block: str) -> Iterator[list[str]]:
         command = line.strip().removeprefix("$ ")
         if command.startswith(("memalign ", "export ")):
             words = shlex.split(command, comments=True)
-            yield words[
-                : next(
-                    (
-                        place
-                        for place, word in enumerate(words)
-                        if word in ("|", ">", "&&")
-                    ),
-                    len(words),
-                )
-            ]
+            for mark in ("|", ">", "&&"):
+                if mark in words:
+                    words = words[: words.index(mark)]
+            yield words
 
 
-def commands_of(page: Path) -> list[list[str]]:
-    """Every `memalign …` command of a page."""
-    blocks = [
-        fence[3]
-        for fence in FENCE.finditer(page.read_text("utf-8"))
-        if fence[2] in ("sh", "bash", "console")
-    ]
-    return [
-        words for block in blocks for words in commands(block) if words[0] == "memalign"
-    ]
+def commands_of(page: str) -> list[list[str]]:
+    """The words of every `memalign …` command of a page."""
+    found = list[list[str]]()
+    for fence in FENCE.finditer(text_of(page)):
+        if fence[2] in ("sh", "bash", "console"):
+            found += commands(fence[3])
+    return [words for words in found if words[0] == "memalign"]
 
 
 def benchmark(

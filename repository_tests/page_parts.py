@@ -1,9 +1,9 @@
 """Parts of the pages that the code makes: prompts, tables of facts, a month's costs.
 
-    python repository_tests/page_parts.py     writes them all anew into docs/
+    python repository_tests/page_parts.py     writes them all again into docs/
 
-A part is a comment `<!-- made: NAME -->` in a page, what was made, and `<!-- end -->`. A test compares each with what the
-code makes now, so that no page says what the code no longer does.
+A part is a comment `<!-- made: NAME -->` in a page, what was made, and `<!-- end -->`. A test
+compares each with what the code makes now, so that no page says what the code no longer does.
 """
 
 from __future__ import annotations
@@ -18,24 +18,23 @@ import runpy
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
-ROOT = Path(__file__).resolve().parent.parent
-DOCS = ROOT / "docs"
+from checkout import ROOT, text_of
+
+import memalign as ma
+from memalign.models.catalogue import CATALOGUE
+from memalign.models.list_prices import list_price
+from memalign.models.providers import PROVIDERS, target_of
+from memalign.testing import ScriptedChatModel
+from memalign.types import Usage
+
 sys.path.insert(0, str(ROOT / "benchmarks"))
+from loopback import Loopback
 
-from loopback import Loopback  # noqa: E402
-
-import memalign as ma  # noqa: E402
-from memalign.models.catalogue import CATALOGUE  # noqa: E402
-from memalign.models.list_prices import list_price  # noqa: E402
-from memalign.models.providers import PROVIDERS, target_of  # noqa: E402
-from memalign.testing import ScriptedChatModel  # noqa: E402
-from memalign.types import Usage  # noqa: E402
-
-SUPPORT = ROOT / "examples" / "support"
+DOCS = ROOT / "docs"
+FEEDBACK = str(ROOT / "examples/support/feedback.jsonl")
 PART = re.compile(r"(<!-- made: ([\w-]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
 
@@ -54,37 +53,32 @@ def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 def embedded_models() -> str:
     rows = []
     for model in CATALOGUE.values():
-        source = (
-            f"{model.parts} packages, `{model.package.format(n=1)}` … {model.version}"
-        )
-        rows.append(
-            (f"`local:{model.name}`", model.megabytes, f"`{model.sha256}`", source)
-        )
+        name = f"`local:{model.name}`"
+        package = model.package.format(n=1)
+        source = f"{model.parts} packages, `{package}` … {model.version}"
+        rows.append((name, model.megabytes, f"`{model.sha256}`", source))
     return table(("model", "download", "SHA-256", "second source"), rows)
 
 
 def default_models() -> str:
-    small = {name: traits for name, traits in PROVIDERS.items() if traits.small}
-    rows = [
-        (f"`{key}`", f"`{name}:{traits.small}`")
-        for name, traits in small.items()
-        for key in traits.keys
-    ]
+    rows = []
+    for name, traits in PROVIDERS.items():
+        for key in traits.keys if traits.small else ():
+            rows.append((f"`{key}`", f"`{name}:{traits.small}`"))
     return table(("key", "model"), rows)
 
 
 def provider_keys() -> str:
-    rows = [
-        (f"`{name}:`", " or ".join(f"`{key}`" for key in traits.keys))
-        for name, traits in PROVIDERS.items()
-    ]
+    rows = []
+    for name, traits in PROVIDERS.items():
+        rows.append((f"`{name}:`", f"`{'` or `'.join(traits.keys)}`"))
     return table(("models", "key"), rows)
 
 
 def secret_files() -> str:
     from memalign_server.settings import SECRETS
 
-    return f"The secrets that may be in files are {', '.join(f'`{name}`' for name in SECRETS)}.\n"
+    return f"The secrets that may be in files are `{'`, `'.join(SECRETS)}`.\n"
 
 
 @functools.cache
@@ -94,77 +88,65 @@ def description() -> dict[str, Any]:
     from memalign_server.settings import Settings
 
     with tempfile.TemporaryDirectory() as folder:
-        return create_app(
-            Settings(registry=f"sqlite:///{folder}/memalign.db")
-        ).openapi()
+        settings = Settings(registry=f"sqlite:///{folder}/memalign.db")
+        return create_app(settings).openapi()
 
 
 def routes() -> str:
     rows = []
     for path, methods in description()["paths"].items():
         for method, operation in methods.items():
-            query = [
-                _field(entry["name"], entry["schema"], "query")
-                for entry in operation.get("parameters", ())
-                if entry["in"] == "query"
-            ]
-            body = (
-                operation.get("requestBody", {})
-                .get("content", {})
-                .get("application/json", {})
-                .get("schema", {})
-            )
-            (code,) = (code for code in operation["responses"] if code.startswith("2"))
-            answer = _type(
-                operation["responses"][code]["content"]["application/json"]["schema"]
-            )
-            words = " ".join(operation["description"].split())
+            takes = []
+            for entry in operation.get("parameters", ()):
+                if entry["in"] == "query":
+                    takes.append(_field(entry["name"], entry["schema"], "query"))
+            if "requestBody" in operation:
+                schema = _named(_json_schema(operation["requestBody"])["$ref"])
+                takes += _fields(schema, schema.get("required", ()))
+            (code,) = filter(re.compile("2").match, operation["responses"])
+            given = _type(_json_schema(operation["responses"][code]))
             route = f"`{method.upper()} {path.removeprefix('/api/v1/')}`"
-            rows.append(
-                (
-                    f"{route}<br>answers {code} with {answer}",
-                    words,
-                    ", ".join([*query, *_fields(body)]),
-                )
-            )
+            words = " ".join(operation["description"].split())
+            answer = f"{route}<br>answers {code} with {given}"
+            rows.append((answer, words, ", ".join(takes)))
     return table(("route", "does", "takes"), rows)
 
 
 def answers() -> str:
-    schemas = description()["components"]["schemas"]
-    names = ("Person", "JudgeSummary", "Job")
     rows = []
-    for name in names:
-        fields = ", ".join(
-            _field(field, part) for field, part in schemas[name]["properties"].items()
-        )
-        rows.append(
-            (
-                f"`{name}`",
-                " ".join(schemas[name].get("description", "").split()),
-                fields,
-            )
-        )
+    for name in ("Person", "JudgeSummary", "Job"):
+        schema = _named(name)
+        words = " ".join(schema.get("description", "").split())
+        rows.append((f"`{name}`", words, ", ".join(_fields(schema))))
     return table(("answer", "is", "fields"), rows)
 
 
-def _fields(body: Mapping[str, Any]) -> list[str]:
-    if "$ref" not in body:
-        return []
-    schema = description()["components"]["schemas"][body["$ref"].rpartition("/")[2]]
-    needed = schema.get("required", ())
-    return [
-        _field(name, part, *(["required"] if name in needed else []))
-        for name, part in schema["properties"].items()
-    ]
+def _json_schema(message: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema of a request or a response."""
+    schema: dict[str, Any] = message["content"]["application/json"]["schema"]
+    return schema
+
+
+def _named(reference: str) -> dict[str, Any]:
+    """The schema that a reference names."""
+    schemas: dict[str, Any] = description()["components"]["schemas"]
+    return schemas[reference.rpartition("/")[2]]
+
+
+def _fields(schema: Mapping[str, Any], needed: Sequence[str] = ()) -> list[str]:
+    fields = []
+    for name, part in schema["properties"].items():
+        notes = ["required"] if name in needed else []
+        fields.append(_field(name, part, *notes))
+    return fields
 
 
 def _field(name: str, schema: Mapping[str, Any], *notes: str) -> str:
+    told = [_type(schema), *notes]
     default = schema.get("default")
-    usual = (
-        [] if default in (None, "", [], {}) else [f"default `{json.dumps(default)}`"]
-    )
-    return f"`{name}` ({'; '.join([_type(schema), *notes, *usual])})"
+    if default not in (None, "", [], {}):
+        told.append(f"default `{json.dumps(default)}`")
+    return f"`{name}` ({'; '.join(told)})"
 
 
 def _type(schema: Mapping[str, Any]) -> str:
@@ -174,7 +156,7 @@ def _type(schema: Mapping[str, Any]) -> str:
         kinds = [_type(part) for part in schema["anyOf"] if part.get("type") != "null"]
         return " or ".join(dict.fromkeys(kinds))
     if "enum" in schema:
-        return " or ".join(f"`{value}`" for value in schema["enum"])
+        return f"`{'` or `'.join(schema['enum'])}`"
     if "const" in schema:
         return f"`{schema['const']}`"
     if schema.get("type") == "array":
@@ -201,18 +183,19 @@ LEARNED = {
     "changes": [
         rule(
             ["F2", "F3", "F5"],
-            "When a customer reports that something went wrong, the reply expresses regret before it explains "
-            "rules or next steps: true if it does, false if it goes straight to the procedure.",
+            "When a customer reports that something went wrong, the reply expresses regret "
+            "before it explains rules or next steps: true if it does, false if it goes "
+            "straight to the procedure.",
         ),
         rule(
             ["F1"],
-            "When a customer asks where or when something is, a reply that gives a time is helpful, even if it "
-            "is short: true.",
+            "When a customer asks where or when something is, a reply that gives a time is "
+            "helpful, even if it is short: true.",
         ),
         rule(
             ["F4"],
-            "When the question is a plain how-to without a complaint, a short answer that names the right place "
-            "is enough: true.",
+            "When the question is a plain how-to without a complaint, a short answer that "
+            "names the right place is enough: true.",
         ),
     ],
     "conflicts": [],
@@ -222,8 +205,8 @@ VERDICT = {
     "findings": [
         {"guideline": "G1", "evidence": "Please fill in the form.", "value": False}
     ],
-    "rationale": "The customer reports broken glass, and the reply goes straight to a form without a word of regret. "
-    "Nor does it say what happens next.",
+    "rationale": "The customer reports broken glass, and the reply goes straight to a form "
+    "without a word of regret. Nor does it say what happens next.",
     "value": False,
 }
 """What it answered to the other one."""
@@ -244,13 +227,7 @@ def prompts() -> dict[str, str]:
         return LEARNED if request.schema_name == "changes" else VERDICT
 
     model = ScriptedChatModel(answer, name="chat-model")
-    plain = ma.Judge(
-        name="helpfulness",
-        feedback_value_type=bool,
-        model=model,
-        instructions=INSTRUCTIONS,
-    )
-    result = plain.align(str(SUPPORT / "feedback.jsonl"))
+    result = _judge(model).align(FEEDBACK)
     judgment = result.judge(**CASE)
     return {
         "distil-system": asked["changes"].system,
@@ -265,6 +242,15 @@ def prompts() -> dict[str, str]:
     }
 
 
+def _judge(model: ScriptedChatModel | str) -> ma.Judge[bool]:
+    return ma.Judge(
+        name="helpfulness",
+        feedback_value_type=bool,
+        model=model,
+        instructions=INSTRUCTIONS,
+    )
+
+
 def _decision(model: ScriptedChatModel) -> dict[str, str]:
     """The request of a decision model about the same reply, as it goes over the wire,
     its answer, and the judgment."""
@@ -272,41 +258,30 @@ def _decision(model: ScriptedChatModel) -> dict[str, str]:
 
     def decide(body: Any) -> Any:
         bodies.append(body)
-        answers = {}
+        answers: dict[str, Any] = {}
         for name, question in body["questions"].items():
             if question["type"] == "noul":
                 answers[name] = {"type": "noul", "noul": CHANCES[name]}
             else:
-                shares = {"false": 0.81, "true": 0.19}
                 answers[name] = {
                     "type": "choice",
                     "choice": "false",
                     "confidence": 0.81,
-                    "probabilities": shares,
+                    "probabilities": {"false": 0.81, "true": 0.19},
                 }
         return answers
 
     with Loopback(lambda _: {}, decide) as server:
-        decider = f"system-one:decider@{server.base_url.removesuffix('/v1')}"
-        judge = ma.Judge(
-            name="helpfulness",
-            feedback_value_type=bool,
-            model=decider,
-            instructions=INSTRUCTIONS,
-        )
+        judge = _judge(f"system-one:decider@{server.base_url.removesuffix('/v1')}")
         optimizer = ma.MemAlign(reflection_model=model)
-        judgment = judge.align(
-            str(SUPPORT / "feedback.jsonl"), optimizer=optimizer
-        ).judge(**CASE)
+        judgment = judge.align(FEEDBACK, optimizer=optimizer).judge(**CASE)
     (body,) = bodies
-    answers = {
-        name: answer.get("probabilities", answer.get("noul"))
-        for name, answer in decide(body).items()
-    }
+    answers = decide(body)
+    for name, answer in answers.items():
+        answers[name] = answer.get("probabilities", answer.get("noul"))
+    request = {"state": body["state"], "questions": body["questions"]}
     return {
-        "decision-request": _json(
-            {name: body[name] for name in ("state", "questions")}
-        ),
+        "decision-request": _json(request),
         "decision-answer": _json(answers),
         "decision-judgment": _json(_told(judgment)),
     }
@@ -315,27 +290,24 @@ def _decision(model: ScriptedChatModel) -> dict[str, str]:
 def _told(judgment: ma.Judgment) -> dict[str, Any]:
     """What a judgment says, without what it cost and which memory it was."""
     fields = judgment.to_dict()
-    names = (
+    told = {}
+    for name in (
         "value",
         "confidence",
         "rationale",
         "decided_by",
         "guideline_ids",
         "example_ids",
-        "findings",
-    )
+    ):
+        told[name] = fields[name]
     findings = []
     for finding in fields["findings"]:
-        shown = {
-            name: part for name, part in finding.items() if part not in (None, "", [])
-        }
-        findings.append(
-            {
-                name: round(part, 2) if isinstance(part, float) else part
-                for name, part in shown.items()
-            }
-        )
-    return {**{name: fields[name] for name in names}, "findings": findings}
+        shown = {}
+        for name, part in finding.items():
+            if part not in (None, "", []):
+                shown[name] = round(part, 2) if isinstance(part, float) else part
+        findings.append(shown)
+    return {**told, "findings": findings}
 
 
 def _json(value: object, indent: str = "") -> str:
@@ -344,17 +316,14 @@ def _json(value: object, indent: str = "") -> str:
     if len(indent + line) <= WIDTH or not isinstance(value, dict | list):
         return line
     deeper = indent + "  "
-    if isinstance(value, dict):
-        parts = [
-            f"{deeper}{json.dumps(name)}: {_json(part, deeper)}"
-            for name, part in value.items()
-        ]
-        return "{\n" + ",\n".join(parts) + f"\n{indent}}}"
-    return (
-        "[\n"
-        + ",\n".join(deeper + _json(part, deeper) for part in value)
-        + f"\n{indent}]"
-    )
+    begin, end = "{}" if isinstance(value, dict) else "[]"
+    parts = []
+    for part in value:
+        if isinstance(value, dict):
+            parts.append(f"{deeper}{json.dumps(part)}: {_json(value[part], deeper)}")
+        else:
+            parts.append(f"{deeper}{_json(part, deeper)}")
+    return f"{begin}\n" + ",\n".join(parts) + f"\n{indent}{end}"
 
 
 # -- a month ---------------------------------------------------------------------------
@@ -379,21 +348,20 @@ CHAT = (
 
 
 def month_work() -> str:
-    rows = [
-        (work, *(f"{count:,}" for count in counts)) for work, counts in MONTH.items()
-    ]
+    rows = []
+    for work, counts in MONTH.items():
+        rows.append((work, *map("{:,}".format, counts)))
     return table(("work", "calls", "tokens in", "of these cached", "tokens out"), rows)
 
 
 def month_cost() -> str:
     learns, judges = (counts[1:] for counts in MONTH.values())
-    bills = [
-        (f"`{name}`", _dollars(name, learns), _dollars(name, judges)) for name in CHAT
-    ]
-    rows = [
-        (name, f"{learn:.2f}", f"{judge:,.2f}", f"{learn + judge:,.2f}")
-        for name, learn, judge in bills
-    ]
+    rows = []
+    for name in CHAT:
+        learn = _dollars(name, learns)
+        judge = _dollars(name, judges)
+        bill = map("{:,.2f}".format, (learn, judge, learn + judge))
+        rows.append((f"`{name}`", *bill))
     return table(
         ("model", "learning, dollars", "judging, dollars", "the month, dollars"), rows
     )
@@ -404,9 +372,9 @@ def _dollars(name: str, tokens: tuple[int, int, int]) -> float:
     usage = Usage(
         input_tokens=tokens[0], cached_tokens=tokens[1], output_tokens=tokens[2]
     )
-    with mock.patch.dict(
-        os.environ, {key: "k" for traits in PROVIDERS.values() for key in traits.keys}
-    ):
+    with mock.patch.dict(os.environ):
+        for traits in PROVIDERS.values():
+            os.environ.update(dict.fromkeys(traits.keys, "k"))
         cost = list_price(usage, target_of(name))
     assert cost is not None, f"the price list does not know {name}"
     return cost
@@ -429,9 +397,8 @@ def commands() -> str:
 def names(page: str) -> str:
     """The names of a page of the Python reference, each with its arguments and its
     first sentence."""
-    text = (DOCS / "reference" / "api" / f"{page}.md").read_text("utf-8")
     rows = []
-    for target, options in ENTRY.findall(text):
+    for target, options in ENTRY.findall(text_of(f"docs/reference/api/{page}.md")):
         thing = pydoc.locate(target)
         listed = MEMBERS.search(options)
         members = listed[1].split(", ") if listed else _public_names(thing)
@@ -440,9 +407,8 @@ def names(page: str) -> str:
             owner = f"{target.rpartition('.')[2]}."
         if not inspect.ismodule(thing):
             rows.append(_name_row(target.removeprefix("memalign."), thing))
-        rows += [
-            _name_row(f"{owner}{member}", getattr(thing, member)) for member in members
-        ]
+        for member in members:
+            rows.append(_name_row(f"{owner}{member}", getattr(thing, member)))
     return table(("name", "in one sentence"), rows)
 
 

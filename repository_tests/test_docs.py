@@ -1,9 +1,10 @@
-"""The pages keep their promises: their code runs, their commands exist, their links lead somewhere, their sentences end.
+"""The pages keep their promises: their code runs, their commands exist, their sentences end.
 
-Every ```python block that follows the comment `<!-- test -->` is run as it stands. The blocks of a page run in order in
-one namespace, in a copy of examples/support, where every model name of an OpenAI-compatible provider leads to a server
-on loopback. It answers any schema with the first thing that fits it. What a page says that the code knows better is
-compared with the code: see `page_parts` too.
+Every ```python block that follows the comment `<!-- test -->` is run as it stands. The blocks
+of a page run in order in one namespace, in a copy of examples/support, where every model name
+of an OpenAI-compatible provider leads to a server on loopback. It answers any schema with the
+first thing that fits it. What a page says that the code knows better is compared with the code:
+see `page_parts` too.
 """
 
 from __future__ import annotations
@@ -12,11 +13,10 @@ import inspect
 import json
 import os
 import re
+import runpy
 import shlex
 import shutil
-import subprocess
 import sys
-import tomllib
 from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
@@ -25,7 +25,17 @@ from typing import Any
 import openpyxl
 import page_parts
 import pytest
-from checkout import FENCE, ROOT, commands, commands_of
+from checkout import (
+    FENCE,
+    ROOT,
+    commands,
+    commands_of,
+    missing,
+    python,
+    python_after,
+    text_of,
+    toml_of,
+)
 from loopback import Loopback
 from typer.main import get_command
 
@@ -35,28 +45,20 @@ from tests.cli.conftest import invoke
 from tests.support.endpoint import Body, Endpoint
 
 DOCS = ROOT / "docs"
-WRITTEN = [
-    *(
-        ROOT / name
-        for name in ("README.md", "CONTRIBUTING.md", "SKILL.md", "examples/README.md")
-    ),
-    *sorted(DOCS.rglob("*.md")),
-]
+SITE = sorted(path.relative_to(ROOT).as_posix() for path in DOCS.rglob("*.md"))
+WRITTEN = ["README.md", "CONTRIBUTING.md", "SKILL.md", "examples/README.md", *SITE]
+OF_TODAY = [page for page in WRITTEN if "/decisions/" not in page]
+"""The pages that say how things are; a decision says how they were."""
 BLOCK = re.compile(r"^<!-- test -->\n+```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"!?\[([^\]]*)\]\(([^)\s]+)\)")
-PAGES = [
-    page for page in WRITTEN[1:] if BLOCK.search(page.read_text("utf-8"))
-]  # the first one: test_readme
+CREATE = (
+    "create {} --value-type bool --model openai:gpt-4.1-mini"
+    " --instructions 'Helpful? {{{{ inputs }}}} {{{{ outputs }}}}'"
+)
 CORRECTED = (
     '{"id": "t-20", "inputs": "The app crashes.", "outputs": "Update it.", "value": false, '
     '"rationale": "Too short for an angry customer.", "source": "ana"}\n'
 )
-
-
-def name_of(page: Path) -> str:
-    return page.relative_to(ROOT).as_posix()
-
-
 PLAINEST = {
     "array": [],
     "boolean": True,
@@ -68,11 +70,11 @@ PLAINEST = {
 
 
 def answer(body: Body) -> dict[str, Any]:
-    fields = body["response_format"]["json_schema"]["schema"]["properties"]
-    return {
-        name: field.get("enum", [PLAINEST[field["type"]]])[0]
-        for name, field in fields.items()
-    }
+    answered = {}
+    schema = body["response_format"]["json_schema"]["schema"]
+    for name, field in schema["properties"].items():
+        answered[name] = field.get("enum", [PLAINEST[field["type"]]])[0]
+    return answered
 
 
 @pytest.fixture
@@ -83,31 +85,23 @@ def reader(folder: Path, provider: Endpoint) -> Endpoint:
     return provider
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_the_code_on_the_page_runs(page: Path, reader: Endpoint) -> None:
+@pytest.mark.parametrize(
+    "page",  # the README's has a test of its own
+    [page for page in WRITTEN[1:] if BLOCK.search(text_of(page))],
+)
+def test_the_code_on_the_page_runs(page: str, reader: Endpoint) -> None:
     namespace: dict[str, Any] = {"__name__": "__main__"}
-    text = page.read_text("utf-8")
+    text = text_of(page)
     for block in BLOCK.finditer(text):
-        before = text.count(
-            "\n", 0, block.start(1)
-        )  # so that a traceback names the line of the page
-        exec(
-            compile("\n" * before + block[1], str(page), "exec", dont_inherit=True),
-            namespace,
-        )
+        # A traceback names the line of the page.
+        before = "\n" * text.count("\n", 0, block.start(1))
+        code = compile(before + block[1], page, "exec", dont_inherit=True)
+        exec(code, namespace)
 
 
 def test_the_list_for_agents_has_every_page_of_the_site() -> None:
-    written = (ROOT / "llms.txt").read_text("utf-8")
-    run = [
-        sys.executable,
-        "-c",
-        "import runpy; print(runpy.run_path('docs/site.py')['llms'](), end='')",
-    ]
-    made = subprocess.run(
-        run, cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout
-    assert written == made, "make it again: python docs/site.py llms"
+    made = runpy.run_path(str(DOCS / "site.py"))["llms"]()
+    assert text_of("llms.txt") == made, "make it again: python docs/site.py llms"
 
 
 @pytest.mark.slow
@@ -116,62 +110,35 @@ def test_the_code_for_an_engine_runs_on_it(
     engine: str, tmp_path: Path, provider: Endpoint
 ) -> None:
     pytest.importorskip({"spark": "pyspark"}.get(engine, engine))
-    if (
-        engine == "spark"
-        and shutil.which("java") is None
-        and "JAVA_HOME" not in os.environ
-    ):
+    java = shutil.which("java") or os.environ.get("JAVA_HOME")
+    if engine == "spark" and java is None:
         pytest.skip("Spark needs Java")
-    block = re.compile(
-        r"^<!-- test ([a-z ]+) -->\n+```python\n(.*?)^```$", re.MULTILINE | re.DOTALL
-    )
-    blocks = block.findall((DOCS / "how-to/spark-and-ray.md").read_text("utf-8"))
-    code = "\n".join(text for engines, text in blocks if engine in engines.split())
+    page = text_of("docs/how-to/spark-and-ray.md")
+    code = "\n".join(python_after(rf"test [a-z ]*\b{engine}\b[a-z ]*", page))
     assert code.count(f"on_{engine}.judge") >= 3
     provider.answer = {"rationale": "It says what to do.", "value": True}
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    run = [sys.executable, "-c", code]
-    done = subprocess.run(
-        run,
-        cwd=tmp_path,
-        env=env,
-        capture_output=True,
-        text=True,
-        timeout=500,
-        check=False,
-    )
+    done = python("-c", code, cwd=tmp_path, env=env, timeout=500)
     assert done.returncode == 0, done.stderr[-3000:]
     assert len(provider.requests) >= 4
 
 
 def test_the_review_page_commands_run_as_written(reader: Endpoint) -> None:
-    def run(*words: str) -> str:
-        done = invoke(*words[1:])
+    invoke(CREATE.format("tone"), code=0)
+    labels = "ticket,question,answer,label\nl-1,Late?,No.,no\n"
+    Path("labels.csv").write_text(labels, "utf-8")
+    for words in commands_of("docs/how-to/review.md"):
+        done = invoke(shlex.join(words[1:]))
         assert done.code in (0, 1), f"{shlex.join(words)}: {done.err}"
-        return done.out
-
-    run(
-        "memalign",
-        "create",
-        "tone",
-        "--instructions",
-        "Send it? {{ inputs }} {{ outputs }}",
-        "--value-type",
-        "bool",
-    )
-    Path("labels.csv").write_text(
-        "ticket,question,answer,label\nl-1,Late?,No.,no\n", "utf-8"
-    )
-    for command in commands_of(DOCS / "how-to/review.md"):
-        run(*command)
-        if command[-1] == "review.xlsx" and command[1] == "review":
+        if words[-1] == "review.xlsx" and words[1] == "review":
             book = openpyxl.load_workbook("review.xlsx")
             sheet = book["review"]
             column = [cell.value for cell in sheet[1]].index("value") + 1
             sheet.cell(2, column).value = False
             book.save("review.xlsx")
-    ledger = run("memalign", "show", "tone", "--ledger")
-    assert all(key in ledger for key in ("n-1@ana", "l-1@ana")), ledger
+    ledger = invoke("show tone --ledger", code=0).out
+    assert "n-1@ana" in ledger
+    assert "l-1@ana" in ledger
 
 
 FILES = dict.fromkeys(
@@ -179,78 +146,59 @@ FILES = dict.fromkeys(
 )
 FILES |= {"attacks.jsonl": "held_out.jsonl"}
 """Files that pages speak of, by those of examples/support that take their place."""
-ELSEWHERE = ("s3://", ".parquet", "--dismiss")
-"""What marks commands that need another machine, a package that is not everywhere, or a
-conflict."""
-GUIDES = [
-    f"docs/how-to/{name}.md"
-    for name in (
-        "feedback",
-        "correct",
-        "measure",
-        "ci",
-        "large-runs",
-        "forget-a-person",
-    )
-]
+ELSEWHERE = re.compile(r"s3://|\.parquet|--dismiss|\bNAME\b")
+"""What marks commands that need another machine, a package that is not everywhere, a
+conflict or a name."""
 
 
-@pytest.mark.parametrize("page", ["README.md", "SKILL.md", *GUIDES])
+@pytest.mark.parametrize(
+    "page",
+    [
+        "README.md",
+        "SKILL.md",
+        "docs/how-to/feedback.md",
+        "docs/how-to/correct.md",
+        "docs/how-to/measure.md",
+        "docs/how-to/ci.md",
+        "docs/how-to/large-runs.md",
+        "docs/how-to/forget-a-person.md",
+    ],
+)
 def test_the_commands_of_a_page_run_in_their_order(
     page: str, reader: Endpoint, folder: Path
 ) -> None:
     prepare_for_a_guide(folder)
     if page.endswith(("correct.md", "forget-a-person.md")):
-        assert invoke("align", "helpfulness", "feedback.jsonl").code in (0, 1)
-    commands = [words for words in commands_of(ROOT / page) if runs_here(words)]
-    assert len(commands) >= 3
-    for words in commands:
-        matching = [word.replace("José Müller", "parcel") for word in words[1:]]
+        assert invoke("align helpfulness feedback.jsonl").code in (0, 1)
+    ran = 0
+    for words in commands_of(page):
+        line = shlex.join(words[1:]).replace("José Müller", "parcel")
+        if ELSEWHERE.search(line):
+            continue
         if words[1] in ("erase", "unalign", "delete") and "--dry-run" not in words:
-            matching.append("--yes")
-        done = invoke(*matching)
+            line += " --yes"
+        done = invoke(line)
         # A judge that calls everything helpful is no good judge: gates may say so, and
         # feedback may be pending.
-        assert done.code in (0, 1, 3), f"{shlex.join(words)}: {done.err}"
+        assert done.code in (0, 1, 3), f"{line}: {done.err}"
         assert "Traceback" not in done.err
-
-
-def runs_here(words: list[str]) -> bool:
-    line = shlex.join(words)
-    return "NAME" not in words and not any(mark in line for mark in ELSEWHERE)
+        ran += 1
+    assert ran >= 3
 
 
 def prepare_for_a_guide(folder: Path) -> None:
     """Make a judge of two versions with guidelines, as whoever opens a guide has one."""
     for copy, original in FILES.items():
         shutil.copy(original, copy)
-    row = {
-        "id": "a-1",
-        "inputs": "My cup came broken.",
-        "outputs": "Use the return form.",
-    }
     with Path("answers.jsonl").open("a", encoding="utf-8") as answers:
-        answers.write(f"{json.dumps(row)}\n")
+        answers.write('{"id": "a-1", "inputs": "It broke.", "outputs": "See above."}\n')
     shutil.copytree(ROOT / "examples/support", folder / "judges")
-    create = [
-        "create",
-        "helpfulness",
-        "--value-type",
-        "bool",
-        "--model",
-        "openai:gpt-4.1-mini",
-    ]
-    assert (
-        invoke(*create, "--instructions", "Helpful? {{ inputs }} {{ outputs }}").code
-        == 0
-    )
-    assert invoke("align", "helpfulness", "more.jsonl").code in (0, 1)
+    invoke(CREATE.format("helpfulness"), code=0)
+    assert invoke("align helpfulness more.jsonl").code in (0, 1)
     for rule in range(1, 5):
         text = f"Rule {rule}: say sorry."
-        assert (
-            invoke("guideline", "helpfulness", "--add", text, "--by", "ana").code == 0
-        )
-    assert invoke("edit", "helpfulness", "--price", "input=0.4,output=1.6").code == 0
+        invoke("guideline helpfulness --by ana --add", text, code=0)
+    invoke("edit helpfulness --price input=0.4,output=1.6", code=0)
 
 
 def timeless(text: str) -> str:
@@ -263,7 +211,7 @@ def test_the_tutorial_prints_what_it_shows(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "110")
     monkeypatch.setenv("NO_COLOR", "1")
-    text = (DOCS / "tutorial/first-judge.md").read_text("utf-8")
+    text = text_of("docs/tutorial/first-judge.md")
     printed = ""
     compared = 0
     for fence in FENCE.finditer(text):
@@ -273,39 +221,39 @@ def test_the_tutorial_prints_what_it_shows(
             name = re.findall(r"as `([\w.]+)`", text[: fence.start()])[-1]
             Path(name).write_text(block, "utf-8")
         elif language == "sh":
-            typed = [words[1:] for words in commands(block) if words[0] == "memalign"]
-            ran = [
-                invoke(*words, code=0)
-                for words in typed
-                if words[0] not in ("models", "--version")
-            ]
-            printed = timeless(" ".join(done.out for done in ran)) if ran else printed
+            printed = timeless(typed(block)) or printed
         else:
             place = 0
             for part in filter(None, map(timeless, block.split("…\n"))):
-                assert part in printed[place:], (
-                    f"the page shows {part!r}, and it printed {printed!r}"
-                )
+                assert part in printed[place:]
                 place = printed.index(part, place) + len(part)
             compared += 1
     assert compared > 4
 
 
+def typed(block: str) -> str:
+    """What the commands of a block print; models are there already."""
+    printed = ""
+    for words in commands(block):
+        if words[0] == "memalign" and words[1] not in ("models", "--version"):
+            printed += invoke(shlex.join(words[1:]), code=0).out
+    return printed
+
+
 def test_the_experts_tutorial_names_what_the_page_shows() -> None:
-    """Each button, tab and link that the page names in bold or italics is a text of the server."""
-    text = re.sub(
-        r"!\[.*?\]\(.*?\)", "", (DOCS / "tutorial/first-review.md").read_text("utf-8")
-    )
-    names = set(re.findall(r"\*\*([^*\n]+)\*\*", text)) | set(
-        re.findall(r"(?<!\*)\*([^*\n]+)\*(?!\*)", text)
-    )
-    server = ROOT / "packages" / "memalign-server" / "src" / "memalign_server"
-    sources = [
-        path for path in server.rglob("*") if path.suffix in (".html", ".py", ".js")
-    ]
-    shown = " ".join(" ".join(path.read_text("utf-8").split()) for path in sources)
-    assert len(names) > 10
-    assert {name for name in names if name not in shown} == set()
+    """Each button, tab and link that the page names in bold or italics is a text of the
+    server."""
+    page = text_of("docs/tutorial/first-review.md")
+    text = re.sub(r"!\[.*?\]\(.*?\)", "", page)
+    names = re.findall(r"\*\*([^*\n]+)\*\*", text)
+    names += re.findall(r"(?<!\*)\*([^*\n]+)\*(?!\*)", text)
+    assert len(set(names)) > 10
+    shown = ""
+    server = ROOT / "packages/memalign-server/src/memalign_server"
+    for path in server.rglob("*"):
+        if path.suffix in (".html", ".py", ".js"):
+            shown += " ".join(path.read_text("utf-8").split())
+    assert missing(shown, names) == set()
 
 
 def test_the_recipe_for_pytest_asks_once(
@@ -313,105 +261,50 @@ def test_the_recipe_for_pytest_asks_once(
 ) -> None:
     """The two tests of the page, as a user runs them: the second run reads the judgment
     files and asks no model."""
-    (recipe,) = re.findall(
-        r"^<!-- pytest -->\n+```python\n(.*?)^```$",
-        (DOCS / "how-to/pytest.md").read_text("utf-8"),
-        re.MULTILINE | re.DOTALL,
-    )
+    (recipe,) = python_after("pytest", text_of("docs/how-to/pytest.md"))
     Path("test_replies.py").write_text(recipe, "utf-8")
-    Path("my_application.py").write_text(
-        "def answer(question):\n    return f'We look into it: {question}'\n", "utf-8"
-    )
-    instructions = (
-        "--instructions",
-        "Helpful? {{ inputs }} {{ outputs }}",
-        "--value-type",
-        "bool",
-    )
-    assert (
-        invoke(
-            "create", "helpfulness", *instructions, "--model", "openai:gpt-4.1-mini"
-        ).code
-        == 0
-    )
+    application = "def answer(question):\n    return f'We look into it: {question}'\n"
+    Path("my_application.py").write_text(application, "utf-8")
+    invoke(CREATE.format("helpfulness"), code=0)
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "test_replies.py",
-    ]
-    first = subprocess.run(command, capture_output=True, text=True, check=False)
+    command = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "test_replies.py"]
+    first = python(*command)
     asked = len(reader.requests)
     assert asked > 2, first.stdout
     # The model here calls every reply helpful, and people say of half the held-out ones
     # that they are not.
     assert "1 failed, 1 passed" in first.stdout, first.stdout
-    second = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert second.returncode == first.returncode
+    assert python(*command).returncode == first.returncode
     assert len(reader.requests) == asked
 
 
 def options_of(command: Any) -> set[str]:
-    return {
-        name
-        for option in command.params
-        for name in (*option.opts, *option.secondary_opts)
-    }
+    options = set[str]()
+    for option in command.params:
+        options.update(option.opts, option.secondary_opts)
+    return options
 
 
-@pytest.mark.parametrize("page", WRITTEN, ids=name_of)
-def test_every_command_on_the_page_exists(page: Path) -> None:
+@pytest.mark.parametrize("page", WRITTEN)
+def test_every_command_on_the_page_exists(page: str) -> None:
     for words in commands_of(page):
         command: Any = get_command(app)
         rest = words[1:]
-        shown = " ".join(words)
-        while (
-            hasattr(command, "commands") and rest and not rest[0].startswith(("-", "["))
-        ):
+        while hasattr(command, "commands") and rest and rest[0][0] not in "-[":
             command = command.get_command(None, rest[0])
             rest = rest[1:]
-            assert command, shown
-        unknown = (
-            {word for word in rest if re.fullmatch(r"--?[a-z][\w-]*", word)}
-            - options_of(command)
-            - {"--help"}
-        )
-        assert not unknown, shown
+            assert command, words
+        options = filter(re.compile(r"--?[a-z][\w-]*").fullmatch, rest)
+        assert {*options} <= options_of(command) | {"--help"}, words
 
+
+# -- sentences -------------------------------------------------------------------------
 
 LONGEST_SENTENCE = 40  # words; what is longer has lost its reader
 NO_PROSE = re.compile(
     r"\A---\n.*?\n---\n|<!--.*?-->|^ *(?:\||#|:::|!\[)[^\n]*$", re.MULTILINE | re.DOTALL
 )
 """Settings of a page, comments, tables, headings and pictures."""
-
-
-def sentences(text: str) -> Iterator[str]:
-    """The sentences of a page, in which a code span is one word and a link its text."""
-    text = page_parts.PART.sub("", text)  # what the code makes is not read as prose
-    prose = LINK.sub(
-        r"\1", re.sub(r"`[^`]*`", "code", NO_PROSE.sub("", FENCE.sub("", text)))
-    ).replace("*", "")
-    for paragraph in re.split(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.) )", prose):
-        # A number such as 3.11 or a name such as memalign.db holds no end of a sentence.
-        yield from re.split(r"(?<=[.!?])[\"”)]*\s+", paragraph)
-
-
-@pytest.mark.parametrize("page", WRITTEN, ids=name_of)
-def test_no_sentence_runs_on(page: Path) -> None:
-    counts = {
-        text: len(re.findall(r"\S*\w\S*", text))
-        for text in sentences(page.read_text("utf-8"))
-    }
-    assert {
-        text: count for text, count in counts.items() if count > LONGEST_SENTENCE
-    } == {}
-
-
 DIALECT = re.compile(
     r"^(?:What|Whoever|Whatever|Of|Who|Whether|Nor)\b(?!.*\?$)"
     r"|\b(?:anew|[Ww]hoever|dear|thereby|is none|a row a row)\b"
@@ -420,19 +313,27 @@ DIALECT = re.compile(
 …", "Of a pair each side …"."""
 
 
-@pytest.mark.parametrize(
-    "page", [page for page in WRITTEN if "decisions" not in page.parts], ids=name_of
-)
-def test_sentences_are_plain_english(page: Path) -> None:
-    said = [" ".join(text.split()) for text in sentences(page.read_text("utf-8"))]
-    begun = [re.sub(r"^(?:[-#>]|\d+\.)\s+", "", text) for text in said]
-    assert [text for text in begun if DIALECT.search(text)] == []
+def sentences(text: str) -> Iterator[str]:
+    """The sentences of a page, in which a code span is one word and a link its text."""
+    text = page_parts.PART.sub("", text)  # what the code makes is not read as prose
+    text = NO_PROSE.sub("", FENCE.sub("", text))
+    prose = LINK.sub(r"\1", re.sub(r"`[^`]*`", "code", text)).replace("*", "")
+    for paragraph in re.split(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.) )", prose):
+        # A number such as 3.11 or a name such as memalign.db holds no end of a sentence.
+        for sentence in re.split(r"(?<=[.!?])[\"”)]*\s+", paragraph):
+            yield re.sub(r"^(?:[-#>]|\d+\.)\s+", "", " ".join(sentence.split()))
+
+
+@pytest.mark.parametrize("page", WRITTEN)
+def test_a_sentence_is_short_and_plain_english(page: str) -> None:
+    for sentence in sentences(text_of(page)):
+        assert len(re.findall(r"\S*\w\S*", sentence)) <= LONGEST_SENTENCE, sentence
+        if page in OF_TODAY:
+            assert not DIALECT.search(sentence), sentence
 
 
 CALL = re.compile(r"`([A-Za-z_][\w.]*)\(([^`()]*)\)")
 """A call in a sentence, such as `judge.align(rows, columns=…)`."""
-
-
 OTHERS_CALLS = (
     "how-to/coming-from-mlflow.md",
     "how-to/mlflow.md",
@@ -466,47 +367,30 @@ def called(name: str) -> Any:
 
 
 @pytest.mark.parametrize(
-    "page",
-    [
-        page
-        for page in WRITTEN
-        if "decisions" not in page.parts and not name_of(page).endswith(OTHERS_CALLS)
-    ],
-    ids=name_of,
+    "page", [page for page in OF_TODAY if not page.endswith(OTHERS_CALLS)]
 )
-def test_a_call_in_a_sentence_has_arguments_that_exist(page: Path) -> None:
-    wrong = []
-    for name, given in CALL.findall(FENCE.sub("", page.read_text("utf-8"))):
+def test_a_call_in_a_sentence_has_arguments_that_exist(page: str) -> None:
+    for name, given in CALL.findall(FENCE.sub("", text_of(page))):
         function = called(name)
         if function is None:
             continue
-        parameters = inspect.signature(function).parameters
-        if any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
-            continue
-        keywords = re.findall(
-            r"(?:^|[(,{ ])(\w+)=", re.sub(r"\{.*?\}|\[.*?\]|\".*?\"", "", given)
-        )
-        wrong += [
-            f"{name}({keyword}=…)" for keyword in keywords if keyword not in parameters
-        ]
-    assert wrong == []
+        signature = inspect.signature(function)
+        if "**" not in str(signature):
+            plain = re.sub(r"\{.*?\}|\[.*?\]|\".*?\"", "", given)
+            keywords = re.findall(r"(?:^|[(,{ ])(\w+)=", plain)
+            assert {*keywords} <= signature.parameters.keys(), name
 
 
-OUT_OF_NAVIGATION = ("decisions/", "dependencies.md")
+# -- the site --------------------------------------------------------------------------
+
+OUT_OF_NAVIGATION = ("docs/decisions/", "docs/dependencies.md")
 """For contributors: linked where they are needed."""
 
 
 def test_every_page_is_in_the_sites_navigation() -> None:
-    listed = set(
-        re.findall(r'"([\w/-]+\.md)"', (ROOT / "zensical.toml").read_text("utf-8"))
-    )
-    there = {
-        page.relative_to(DOCS).as_posix()
-        for page in WRITTEN
-        if page.is_relative_to(DOCS)
-    }
-    there -= {name for name in there if name.startswith(OUT_OF_NAVIGATION)}
-    assert listed == there
+    listed = re.findall(r'"([\w/-]+\.md)"', text_of("zensical.toml"))
+    there = [page for page in SITE if not page.startswith(OUT_OF_NAVIGATION)]
+    assert {f"docs/{page}" for page in listed} == {*there}
 
 
 MOST_PAGES = 40
@@ -518,161 +402,125 @@ looked up, and are not counted."""
 def test_the_site_is_read_in_one_go() -> None:
     """Counted are tutorials, tasks, explanations, results, the first page and the page
     on dependencies."""
-    read = [page for page in WRITTEN if page.is_relative_to(DOCS)]
-    read = [page for page in read if not {"reference", "decisions"} & {*page.parts}]
+    looked_up = ("docs/reference/", "docs/decisions/")
+    read = [page for page in SITE if not page.startswith(looked_up)]
     assert len(read) <= MOST_PAGES
-    lines = {name_of(page): len(page.read_text("utf-8").splitlines()) for page in read}
-    assert {name: count for name, count in lines.items() if count > MOST_LINES} == {}
+    for page in read:
+        assert len(text_of(page).splitlines()) <= MOST_LINES, page
 
 
 NOT_RUN = {
-    "docs/how-to/mlflow.md": "needs a tracking server; the tests of the integration do the same",
+    "docs/how-to/mlflow.md": "needs a tracking server; the integration's tests do the same",
     "docs/how-to/coming-from-mlflow.md": "as above",
     "docs/how-to/trace-tools.md": "needs an account of each vendor",
     "docs/how-to/annotations.md": "as above",
     "docs/how-to/serve.md": "needs a tracking server, as how-to/mlflow.md does",
     "docs/reference/settings.md": "values, no program",
-    "docs/reference/measurements.md": "reads the history of this repository, which a copy may lack",
+    "docs/reference/measurements.md": "reads this repository's history, which a copy may lack",
 }
 
 
-@pytest.mark.parametrize("page", WRITTEN, ids=name_of)
-def test_every_block_of_python_runs_or_says_why_not(page: Path) -> None:
-    marked = re.findall(
-        r"^(<!-- (?:test|pytest)[\w ]*-->)?\n*```python\n(.*?)^```$",
-        page.read_text("utf-8"),
-        re.MULTILINE | re.DOTALL,
-    )
-    for mark, code in marked:
-        compile(code, str(page), "exec")
-        assert mark or name_of(page) in NOT_RUN
+@pytest.mark.parametrize("page", WRITTEN)
+def test_every_block_of_python_runs_or_says_why_not(page: str) -> None:
+    block = r"^(<!-- (?:test|pytest)[\w ]*-->)?\n*```python\n(.*?)^```$"
+    flags = re.MULTILINE | re.DOTALL
+    for mark, code in re.findall(block, text_of(page), flags):
+        compile(code, page, "exec")
+        assert mark or page in NOT_RUN
 
 
 # -- what the code knows better --------------------------------------------------------
 
 
+def source() -> str:
+    """The code of both packages; a text over several lines is put together."""
+    text = ""
+    for path in (ROOT / "packages").glob("*/src/**/*.py"):
+        text += path.read_text("utf-8")
+    return re.sub(r'"\s*\n\s*f?"', "", text)
+
+
 @pytest.mark.parametrize(
-    "page",
-    [page for page in WRITTEN if "<!-- made: " in page.read_text("utf-8")],
-    ids=name_of,
+    "page", [page for page in WRITTEN if "<!-- made: " in text_of(page)]
 )
-def test_what_the_code_made_is_what_it_makes_now(page: Path) -> None:
-    text = page.read_text("utf-8")
-    assert page_parts.with_parts(text) == text, (
-        "run: python repository_tests/page_parts.py"
-    )
+def test_what_the_code_made_is_what_it_makes_now(page: str) -> None:
+    text = text_of(page)
+    made = page_parts.with_parts(text)
+    assert made == text, "run: python repository_tests/page_parts.py"
 
 
-def at_the_terminal(body: Any) -> dict[str, Any]:
+def at_the_terminal(body: Body) -> Body:
     """The model on the picture of a terminal."""
     if "changes" in json.dumps(body["response_format"]):
-        return {
-            "changes": [
-                {**change, "tests": []} for change in page_parts.LEARNED["changes"]
-            ],
-            "conflicts": [],
-        }
+        changes = [change | {"tests": []} for change in page_parts.LEARNED["changes"]]
+        return {"changes": changes, "conflicts": []}
     item = body["messages"][-1]["content"].rpartition("<<<")[2]
-    sorry = "sorry" in item
-    asks = "return shoes" in item
-    reason = (
-        "It regrets the trouble and says what comes next."
-        if sorry
-        else "No word of regret, and no next step."
-    )
-    return {
-        "findings": [],
-        "rationale": "It names the place." if asks else reason,
-        "value": sorry or asks,
-    }
+    reason = "No word of regret, and no next step."
+    if "return shoes" in item:
+        reason = "It names the place."
+    elif "sorry" in item:
+        reason = "It regrets the trouble and says what comes next."
+    return {"findings": [], "rationale": reason, "value": reason.startswith("It")}
 
 
 def test_the_terminals_picture_is_what_is_printed(
     reader: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    picture = (DOCS / "images/terminal.svg").read_text("utf-8")
-    drawn = "\n".join(
-        map(unescape, re.findall(r'<text class="mono"[^>]*>(.*?)</text>', picture))
-    )
+    picture = text_of("docs/images/terminal.svg")
+    lines = re.findall(r'<text class="mono"[^>]*>(.*?)</text>', picture)
+    drawn = unescape("\n".join(lines))
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.setenv("TERM", "dumb")
-    create = (
-        "create",
-        "tone",
-        "--value-type",
-        "bool",
-        "--model",
-        "openai:gpt-4.1-mini",
-    )
+    create = "create tone --value-type bool --model openai:gpt-4.1-mini --instructions"
     with Loopback(at_the_terminal) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
-        assert invoke(*create, "--instructions", page_parts.INSTRUCTIONS).code == 0
+        invoke(create, page_parts.INSTRUCTIONS, code=0)
         for command in ("align tone feedback.jsonl", "judge tone new.jsonl"):
-            printed = re.sub(r"[\d.]+ s\b", "2 s", invoke(*command.split()).out)
-            lines = [line.rstrip() for line in printed.strip("\n").splitlines()]
-            assert "\n".join([f"$ memalign {command}", *lines]) in drawn
+            printed = re.sub(r"[\d.]+ s\b", "2 s", invoke(command).out).strip("\n")
+            printed = re.sub(r" +$", "", printed, flags=re.MULTILINE)
+            assert f"$ memalign {command}\n{printed}" in drawn
 
 
 def test_the_settings_page_has_every_variable_of_the_code() -> None:
     from memalign.models.providers import PROVIDERS
     from memalign_server.settings import _OPENID, SECRETS
 
-    sources = "\n".join(
-        path.read_text("utf-8") for path in (ROOT / "packages").glob("*/src/**/*.py")
-    )
-    code = set(re.findall(r"MEMALIGN_[A-Z_]*[A-Z]", sources))
-    code |= set(re.findall(r"os\.environ(?:\.get\(|\[)\s*\"(\w+)\"", sources))
-    code -= {"MEMALIGN_OPENID"}
-    code |= {f"MEMALIGN_OPENID_{name}" for name in _OPENID} | {*SECRETS}
-    code |= {
-        name
-        for traits in PROVIDERS.values()
-        for name in (*traits.keys, *traits.servers)
-    }
-    page = (DOCS / "reference/settings.md").read_text("utf-8")
+    code = set(SECRETS) | {f"MEMALIGN_OPENID_{name}" for name in _OPENID}
+    code.update(re.findall(r"MEMALIGN_[A-Z_]*[A-Z]", source()))
+    code.update(re.findall(r"os\.environ(?:\.get\(|\[)\s*\"(\w+)\"", source()))
+    code.remove("MEMALIGN_OPENID")
+    for traits in PROVIDERS.values():
+        code.update(traits.keys, traits.servers)
+    page = text_of("docs/reference/settings.md")
     told = set(re.findall(r"`([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+|PGPASSWORD)`", page))
     # MLflow's own variables are on the page about MLflow, where they are explained.
-    elsewhere = (DOCS / "reference/mlflow.md").read_text("utf-8")
-    assert {name for name in code - told if name not in elsewhere} <= {
-        "OLLAMA_API_KEY",
-        "MLFLOW_DEPLOYMENTS_TARGET",
-    }
+    untold = missing(text_of("docs/reference/mlflow.md"), code - told)
+    assert untold <= {"OLLAMA_API_KEY", "MLFLOW_DEPLOYMENTS_TARGET"}
     assert told <= code, "the page names variables that no code reads"
 
 
 def test_the_page_of_commands_has_the_exit_codes_of_the_code() -> None:
-    from memalign.cli import session
+    from memalign.cli import session as codes
 
-    page = (DOCS / "reference/commands.md").read_text("utf-8")
-    codes = {
-        session.DONE,
-        session.FAILURES,
-        session.WRONG,
-        session.TOO_FEW,
-        session.INTERRUPTED,
-    }
-    assert {
-        int(code) for code in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)
-    } == codes
+    page = text_of("docs/reference/commands.md")
+    told = set(map(int, re.findall(r"^\| (\d+) \|", page, re.MULTILINE)))
+    failed = {codes.FAILURES, codes.WRONG, codes.TOO_FEW, codes.INTERRUPTED}
+    assert told == {codes.DONE, *failed}
 
 
-@pytest.mark.parametrize("page", WRITTEN, ids=name_of)
-def test_a_line_that_installs_memalign_would_install_it(page: Path) -> None:
-    for line in re.findall(r"pip install ([^`\n]*)", page.read_text("utf-8")):
+@pytest.mark.parametrize("page", WRITTEN)
+def test_a_line_that_installs_memalign_would_install_it(page: str) -> None:
+    for line in re.findall(r"pip install ([^`\n]*)", text_of(page)):
         for word in shlex.split(line, comments=True):
             if "memalign" not in word:
                 continue
-            source = re.search(
-                r"packages/(memalign(?:-server)?)(?:\[([\w,]+)\])?$", word
+            named = re.search(
+                r"packages/(memalign|memalign-server)(?:\[([\w,]+)\])?$", word
             )
-            assert source, f"{word}: memalign is on no package index"
-            project = tomllib.loads(
-                (ROOT / "packages" / source[1] / "pyproject.toml").read_text("utf-8")
-            )["project"]
-            named = re.search(r"\[([\w,]+)\]", word)
-            assert set(named[1].split(",") if named else ()) <= {
-                *project.get("optional-dependencies", {})
-            }, word
+            assert named, f"{word}: memalign is on no package index"
+            project = toml_of(f"packages/{named[1]}/pyproject.toml")["project"]
+            extras = named[2].split(",") if named[2] else []
+            assert {*extras} <= {*project.get("optional-dependencies", {})}, word
 
 
 def test_numbers_in_sentences_are_those_of_the_code() -> None:
@@ -694,9 +542,12 @@ def test_numbers_in_sentences_are_those_of_the_code() -> None:
         7: "seven",
         2: "2",
     }
+    link_days = words[people._LINK_SECONDS // 86400]
+    session_days = words[people.SESSION_SECONDS // 86400]
     pages = {
         "explanation/method.md": [
-            f"a budget of {distil.GUIDELINE_TOKENS:,} tokens, and up to {words[usual.examples]} similar",
+            f"a budget of {distil.GUIDELINE_TOKENS:,} tokens,",
+            f"and up to {words[usual.examples]} similar",
             f"From {words[retrieval.CHOICE]} cases on, a case is",
             f"1 for up to {usual.shard_size} comments",
             f"at most {guard.MAX_WORDS} words, no copied case",
@@ -707,8 +558,8 @@ def test_numbers_in_sentences_are_those_of_the_code() -> None:
         ],
         "how-to/large-runs.md": [f"tried up to {words[Retry().attempts]} times"],
         "how-to/serve.md": [
-            f"within {words[people._LINK_SECONDS // 86400]} days, and gives that browser a session of",
-            f"a session of {words[people.SESSION_SECONDS // 86400]} days",
+            f"within {link_days} days, and gives that browser a session of",
+            f"a session of {session_days} days",
         ],
         "reference/settings.md": [
             f"{USUAL_IN_FLIGHT}, or `--concurrency` up to {MOST_IN_FLIGHT}",
@@ -716,37 +567,30 @@ def test_numbers_in_sentences_are_those_of_the_code() -> None:
             f"looked up, else {usual.context_tokens:,}",
         ],
     }
-    for page, sentences in pages.items():
-        text = " ".join((DOCS / page).read_text("utf-8").split())
-        assert [sentence for sentence in sentences if sentence not in text] == [], page
+    for page, said in pages.items():
+        text = " ".join(text_of(f"docs/{page}").split())
+        assert missing(text, said) == set(), page
 
 
-OTHERS = {"--user", "--network", "--version", "--help"}
-"""Options of Docker, and those that Typer adds."""
+OTHERS = {"--user", "--network", "--help"}
+"""Options of Docker, and the one that Typer adds."""
 
 
-@pytest.mark.parametrize(
-    "page", [page for page in WRITTEN if "decisions" not in page.parts], ids=name_of
-)
-def test_an_option_in_a_sentence_is_one_of_a_command(page: Path) -> None:
-    group: Any = get_command(app)
-    every = [group.get_command(None, name) for name in group.list_commands(None)]
-    every += [
-        command
-        for parent in every
-        for command in getattr(parent, "commands", {}).values()
-    ]
-    options = set().union(*map(options_of, every))
-    text = FENCE.sub("", page.read_text("utf-8"))
-    spans = [
-        span
-        for span in re.findall(r"`([^`]*)`", text)
-        if not re.match(r"python|docker|uvx|npx|pip", span)
-    ]
-    told = {
-        word for span in spans for word in re.findall(r"(?<![\w-])--[a-z][\w-]*", span)
-    }
-    assert told <= options | OTHERS, told - options
+def options_of_all(command: Any) -> set[str]:
+    """The options of a command and of all below it."""
+    options = options_of(command)
+    if hasattr(command, "commands"):
+        for name in command.list_commands(None):
+            options |= options_of_all(command.get_command(None, name))
+    return options
+
+
+@pytest.mark.parametrize("page", OF_TODAY)
+def test_an_option_in_a_sentence_is_one_of_a_command(page: str) -> None:
+    known = options_of_all(get_command(app)) | OTHERS
+    for span in re.findall(r"`([^`]*)`", FENCE.sub("", text_of(page))):
+        if not re.match(r"python|docker|uvx|npx|pip", span):
+            assert {*re.findall(r"(?<![\w-])--[a-z][\w-]*", span)} <= known, span
 
 
 COMPOSED = {
@@ -763,22 +607,15 @@ VARYING = re.compile(
 
 @pytest.mark.parametrize("name", ["feedback", "review", "local-models", "gateways"])
 def test_a_message_on_a_page_is_one_of_the_code(name: str) -> None:
-    sources = [
-        path.read_text("utf-8") for path in (ROOT / "packages").glob("*/src/**/*.py")
-    ]
-    code = "\n".join(re.sub(r'"\s*\n\s*f?"', "", text) for text in sources)
-    page = (DOCS / f"how-to/{name}.md").read_text("utf-8")
-    rows = re.findall(
-        r"^\| (?:message|error) \|.*\n\|[-|]+\n((?:\|.*\n)+)", page, re.MULTILINE
-    )
-    parts = [
-        part.strip()
-        for row in "".join(rows).splitlines()
-        for message in re.findall(r"`([^`]+)`", row.split("|")[1])
-        for part in VARYING.split(message)
-    ]
+    page = text_of(f"docs/how-to/{name}.md")
+    table = r"^\| (?:message|error) \|.*\n\|[-|]+\n((?:\|.*\n)+)"
+    rows = "".join(re.findall(table, page, re.MULTILINE))
+    parts = list[str]()
+    for row in rows.splitlines():
+        for message in re.findall(r"`([^`]+)`", row.split("|")[1]):
+            parts += map(str.strip, VARYING.split(message))
     assert len(parts) > 5
-    assert {part for part in parts if part and part not in code} <= COMPOSED
+    assert missing(source(), parts) <= COMPOSED
 
 
 # -- the public surface ----------------------------------------------------------------
@@ -817,9 +654,7 @@ def test_a_judge_learns_and_forgets_as_it_is_promised(promised: Judge) -> None:
 def test_a_judge_judges_and_is_measured_as_it_is_promised(promised: Judge) -> None:
     import memalign as ma
 
-    examples = [
-        ma.Example(id=f"e{n}", inputs="Hello?", outputs="Hi.") for n in range(3)
-    ]
+    examples = [ma.Example(id=name, inputs="Hello?", outputs="Hi.") for name in "abc"]
     judged = promised.judge_many(examples, concurrency=32, out="judged.jsonl")
     assert [each.value for each in judged] == [True] * 3
     assert len(Path("judged.jsonl").read_text("utf-8").splitlines()) == 3
