@@ -1,4 +1,5 @@
-"""Dockerfile and compose.yaml: what they name is there, nobody has more rights than needed, and no secret is in them.
+"""Dockerfile and compose.yaml: what they name is there, nobody has more rights than needed,
+and no secret is in them.
 
 No image is built here; `test_wheels` builds and runs the packages.
 """
@@ -10,12 +11,12 @@ from typing import Any
 
 import pytest
 import yaml
-from checkout import ROOT
+from checkout import ROOT, text_of
 
 from memalign_server.settings import SECRETS
 
-DOCKERFILE = (ROOT / "Dockerfile").read_text("utf-8").replace("\\\n", " ")
-COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text("utf-8"))
+DOCKERFILE = text_of("Dockerfile").replace("\\\n", " ")
+COMPOSE: dict[str, Any] = yaml.safe_load(text_of("compose.yaml"))
 SERVER = COMPOSE["services"]["server"]
 POSTGRES = COMPOSE["services"]["postgres"]
 KEYS = {
@@ -28,22 +29,20 @@ KEYS = {
     "image",
     "ports",
     "read_only",
+    "restart",
+    "secrets",
+    "security_opt",
+    "tmpfs",
+    "volumes",
 }
-KEYS |= {"restart", "secrets", "security_opt", "tmpfs", "volumes"}
 """Those of Compose that the services use: a misspelt one would stop `docker compose up`."""
 
 
-def stage(name: str) -> list[str]:
-    """The lines of a stage of the Dockerfile; the last one has no name."""
-    stages = [
-        text.splitlines()
-        for text in re.split(r"^(?=FROM )", DOCKERFILE, flags=re.MULTILINE)
-    ]
-    return (
-        next(lines for lines in stages if lines[0].endswith(f" AS {name}"))
-        if name
-        else stages[-1]
-    )
+STAGES: dict[str, list[str]] = {}
+"""The lines of each stage of the Dockerfile by its name; the last one has none."""
+for text in re.split(r"^(?=FROM )", DOCKERFILE, flags=re.MULTILINE):
+    first, *lines = text.splitlines()
+    STAGES[first.partition(" AS ")[2]] = lines
 
 
 @pytest.mark.parametrize(
@@ -51,59 +50,54 @@ def stage(name: str) -> list[str]:
     [("", 'CMD ["--help"]'), ("server", 'CMD ["serve", "--host", "0.0.0.0"]')],
 )
 def test_an_image_runs_without_rights(name: str, command: str) -> None:
-    assert set(re.findall(r"^FROM (\S+:\S+)", DOCKERFILE, re.MULTILINE)) == {
-        "python:3.12-slim"
-    }
-    lines = stage(name)
-    assert {"VOLUME /data", 'ENTRYPOINT ["memalign"]', command} <= set(
-        lines[lines.index("USER memalign") :]
-    )
-    assert not [
-        line for line in lines[lines.index("USER memalign") :] if line.startswith("RUN")
-    ]
-    assert any(
-        "MEMALIGN_REGISTRY=sqlite:////data/memalign.db" in line
-        for line in stage("base")
-    )
+    images = re.findall(r"^FROM (\S+:\S+)", DOCKERFILE, re.MULTILINE)
+    assert set(images) == {"python:3.12-slim"}
+    lines = STAGES[name]
+    without_rights = lines[lines.index("USER memalign") :]
+    assert "VOLUME /data" in without_rights
+    assert 'ENTRYPOINT ["memalign"]' in without_rights
+    assert command in without_rights
+    assert "RUN" not in [line.partition(" ")[0] for line in without_rights]
+    assert "MEMALIGN_REGISTRY=sqlite:////data/memalign.db" in str(STAGES["base"])
 
 
 @pytest.mark.parametrize(
-    ("lock", "package"), [("runtime", "memalign"), ("server", "memalign-server")]
+    ("lock", "name", "package"),
+    [
+        ("runtime", "build", "memalign"),
+        ("server", "build-server", "memalign-server"),
+    ],
 )
-def test_an_image_installs_the_locked_versions(lock: str, package: str) -> None:
-    lines = stage("build" if lock == "runtime" else "build-server")
-    (install,) = (line for line in lines if f"-r requirements/{lock}.txt" in line)
+def test_an_image_installs_the_locked_versions(
+    lock: str, name: str, package: str
+) -> None:
+    lines = "\n".join(STAGES[name])
+    (install,) = re.findall(rf".*-r requirements/{lock}\.txt.*", lines)
     assert "--no-deps --require-hashes" in install
-    assert any(
-        line.endswith(f"--no-deps --no-build-isolation ./packages/{package}")
-        for line in lines
-    )
-    assert re.search(
-        r"^hatchling==",
-        (ROOT / "requirements" / f"{lock}.txt").read_text("utf-8"),
-        re.MULTILINE,
-    )
+    options = "--no-deps --no-build-isolation"
+    assert f"{options} ./packages/{package}\n" in f"{lines}\n"
+    assert "\nhatchling==" in text_of(f"requirements/{lock}.txt")
 
 
 def test_what_an_image_copies_is_in_the_build_context() -> None:
-    nothing, *seen = (ROOT / ".dockerignore").read_text("utf-8").split()
+    nothing, *seen = text_of(".dockerignore").split()
     paths = [path.removeprefix("!") for path in seen if path.startswith("!")]
     copied = re.findall(r"^COPY (?!--from)(\S+)", DOCKERFILE, re.MULTILINE)
     assert nothing == "*"
-    assert all(
-        (ROOT / path).exists() and path.startswith(tuple(copied)) for path in paths
-    )
-    assert all(any(path.startswith(source) for path in paths) for source in copied)
-    assert not [path for path in paths if "tests" in path]
+    for path in paths:
+        assert (ROOT / path).exists()
+        assert path.startswith(tuple(copied))
+        assert "tests" not in path
+    for source in copied:
+        assert any(path.startswith(source) for path in paths), source
 
 
 def test_what_compose_names_is_declared() -> None:
     for service in COMPOSE["services"].values():
         assert service.keys() <= KEYS
         assert set(service["secrets"]) <= set(COMPOSE["secrets"])
-        assert {volume.partition(":")[0] for volume in service["volumes"]} <= set(
-            COMPOSE["volumes"]
-        )
+        for volume in service["volumes"]:
+            assert volume.partition(":")[0] in COMPOSE["volumes"]
     assert SERVER["depends_on"]["postgres"]["condition"] == "service_healthy"
     assert "pg_isready" in POSTGRES["healthcheck"]["test"][1]
     assert "@postgres/" in SERVER["environment"]["MEMALIGN_REGISTRY"]
@@ -111,33 +105,24 @@ def test_what_compose_names_is_declared() -> None:
 
 def test_no_secret_stands_in_compose() -> None:
     settings = POSTGRES["environment"] | SERVER["environment"]
-    assert [
-        name for name in settings if re.search("PASSWORD$|SECRET$|KEY$", name)
-    ] == []
-    assert {
-        name.removesuffix("_FILE")
-        for name in SERVER["environment"]
-        if name.endswith("_FILE")
-    } <= set(SECRETS)
-    paths = {
-        path.rpartition("/")[2]
-        for name, path in settings.items()
-        if name.endswith("_FILE")
-    }
-    assert paths == set(COMPOSE["secrets"])
+    in_files = set[str]()
+    for name, value in settings.items():
+        assert not name.endswith(("PASSWORD", "SECRET", "KEY"))
+        if name.endswith("_FILE"):
+            in_files.add(value.rpartition("/")[2])
+            of_server = name in SERVER["environment"]
+            assert not of_server or name.removesuffix("_FILE") in SECRETS
+    assert in_files == set(COMPOSE["secrets"])
 
 
 def test_the_server_of_compose_is_a_target_without_rights() -> None:
-    lines = stage(SERVER["build"]["target"])
-    port = SERVER["ports"][0].rpartition(":")[2]
+    lines = STAGES[SERVER["build"]["target"]]
+    address, _, port = SERVER["ports"][0].rpartition(":")
+    # Others reach it if somebody says so.
+    assert address.startswith("${MEMALIGN_LISTEN:-127.0.0.1:")
     assert f"EXPOSE {port}" in lines
-    assert SERVER["ports"][0].startswith("${MEMALIGN_LISTEN:-127.0.0.1:"), (
-        "others reach it when somebody says so"
-    )
-    assert any(f"127.0.0.1:{port}/health" in line for line in lines)
-    assert (SERVER["cap_drop"], SERVER["read_only"], SERVER["volumes"]) == (
-        ["ALL"],
-        True,
-        ["data:/data"],
-    )
+    assert f"127.0.0.1:{port}/health" in str(lines)
+    assert SERVER["cap_drop"] == ["ALL"]
+    assert SERVER["read_only"] is True
+    assert SERVER["volumes"] == ["data:/data"]
     assert SERVER["security_opt"] == ["no-new-privileges:true"]

@@ -1,7 +1,9 @@
-"""The stories and the notebook in examples/, each run as a newcomer runs it, on a model whose rules we know.
+"""The stories and the notebooks in examples/, each run as a newcomer runs it, on a model
+whose rules we know.
 
-The model on loopback takes a customer's calm, a polite word or a query that runs at face value, until it is shown
-guidelines; then it knows what the experts look for. So agreement rises because guidelines reached the prompt.
+The model on loopback takes a customer's calm, a polite word or a query that runs at face
+value, until it is shown guidelines; then it knows what the experts look for. So agreement rises
+because guidelines reached the prompt.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from checkout import ROOT
+from checkout import ROOT, text_of
 
 from memalign.evaluation import Evaluation
 from tests.support.endpoint import Body, Endpoint, system_of, user_of
@@ -30,18 +32,11 @@ def answer(body: Body) -> dict[str, Any]:
     system = system_of(body)
     user = user_of(body)
     if body["response_format"]["json_schema"]["name"] == "changes":
-        return changes_of(
-            user, lambda _, comment: f"What an expert said holds: {comment}"
-        )
+        return changes_of(user, "What an expert said holds: {1}".format)
     taught = "# Guidelines from experts" in system
     item = user.rpartition("Now judge this item:")[2].lower()
-    value = next(rule for words, rule in RULES.items() if words in system)(
-        item, taught=taught
-    )
-    return {
-        "rationale": "By the experts' guidelines." if taught else "At face value.",
-        "value": value,
-    }
+    (rule,) = (rule for words, rule in RULES.items() if words in system)
+    return {"rationale": "By the rule.", "value": rule(item, taught=taught)}
 
 
 def empathy(item: str, *, taught: bool) -> bool:
@@ -106,17 +101,18 @@ def test_a_story_runs_learns_and_forgets(
 
 def cells(notebook: str) -> list[tuple[str, str]]:
     """The kinds and texts of a notebook's cells."""
-    found = json.loads((EXAMPLES / f"{notebook}.ipynb").read_text("utf-8"))["cells"]
-    return [(cell["cell_type"], "".join(cell["source"])) for cell in found]
+    return cells_of(json.loads(text_of(f"examples/{notebook}.ipynb")))
+
+
+def cells_of(notebook: dict[str, Any]) -> list[tuple[str, str]]:
+    return [(cell["cell_type"], "".join(cell["source"])) for cell in notebook["cells"]]
 
 
 @pytest.mark.parametrize("name", ["dataframes", "mlflow_demo"])
 def test_a_notebook_is_its_script(name: str) -> None:
-    made = runpy.run_path(str(EXAMPLES / "notebook.py"))["notebook_of"](
-        (EXAMPLES / f"{name}.py").read_text("utf-8")
-    )
-    expected = [(cell["cell_type"], "".join(cell["source"])) for cell in made["cells"]]
-    assert cells(name) == expected, f"run: python examples/notebook.py {name}"
+    notebook_of = runpy.run_path(str(EXAMPLES / "notebook.py"))["notebook_of"]
+    made = notebook_of(text_of(f"examples/{name}.py"))
+    assert cells(name) == cells_of(made), f"run: python examples/notebook.py {name}"
 
 
 def test_the_notebook_goes_from_dataframe_to_dataframe(

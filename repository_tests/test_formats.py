@@ -6,11 +6,11 @@ from __future__ import annotations
 import re
 
 import pytest
-from checkout import ROOT
+from checkout import text_of
 
 from memalign.types import Feedback, Finding, Judgment
 
-PAGE = (ROOT / "docs" / "reference" / "formats.md").read_text("utf-8")
+PAGE = text_of("docs/reference/formats.md")
 BESIDE = {
     Judgment: {"judge", "content_hash", "ask"},  # the file's own
     Finding: set[str](),

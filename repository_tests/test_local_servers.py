@@ -1,6 +1,8 @@
-"""The page on local models: its commands run as they are, against a server that answers as theirs do.
+"""The page on local models: its commands run as they are, against a server that answers
+as theirs do.
 
-Only the port is another one. Commands of the servers themselves (`ollama`, `vllm`, `lms`) are not run.
+Only the port is another one. Commands of the servers themselves (`ollama`, `vllm`, `lms`) are
+not run.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from checkout import FENCE, ROOT, commands
+from checkout import FENCE, commands, text_of
 
 from tests.cli.conftest import invoke
 from tests.support.decision_servers import system_one
@@ -20,7 +22,8 @@ from tests.support.endpoint import Body, Endpoint, system_of, user_of
 from tests.support.learning import changes_of
 from tests.support.rows import RawRow
 
-PAGE = (ROOT / "docs" / "how-to" / "local-models.md").read_text("utf-8")
+PAGE = text_of("docs/how-to/local-models.md")
+PARTS = re.split(r"^(?:#+ |\*\*(?=[A-Z]))", PAGE, flags=re.MULTILINE)
 ADDRESS = re.compile(r"http://localhost:\d+")
 
 
@@ -36,124 +39,114 @@ def fill(body: Body) -> dict[str, Any]:
     }
 
 
-def follow(server: Endpoint, monkeypatch: pytest.MonkeyPatch, *parts: str) -> list[str]:
-    """Type what the parts of the page say, which begin with these words; the commands that ran."""
-    ran = []
-    for part in parts:
-        (start,) = (
-            match.start()
-            for match in re.finditer(
-                rf"^(?:#+ |\*\*){re.escape(part)}", PAGE, re.MULTILINE
-            )
-        )
-        end = re.compile(r"^(?:#+ |\*\*[A-Z])", re.MULTILINE).search(PAGE, start + 3)
-        for fence in FENCE.finditer(PAGE[start : end.start() if end else None]):
-            for words in commands(
-                ADDRESS.sub(server.base_url.removesuffix("/v1"), fence[3])
-            ):
+def follow(server: Endpoint, monkeypatch: pytest.MonkeyPatch, *parts: str) -> int:
+    """Type what the parts of the page say that begin so; how many commands ran."""
+    ran = 0
+    address = server.base_url.removesuffix("/v1")
+    for start in parts:
+        (part,) = (text for text in PARTS if text.startswith(start))
+        for fence in FENCE.finditer(ADDRESS.sub(address, part)):
+            for words in commands(fence[3]):
                 if words[0] == "export":
                     monkeypatch.setenv(*words[1].split("=", 1))
                 else:
-                    invoke(*words[1:], code=0)
-                    ran.append(shlex.join(words))
-    assert {path.partition("/chat")[0] for path in server.paths} <= {
-        "/v1",
-        "/v1/systemone",
-    }, "other paths are unknown"
+                    invoke(shlex.join(words[1:]), code=0)
+                    ran += 1
+    for path in server.paths:
+        assert path.startswith(("/v1/chat", "/v1/systemone")), "a path unknown to them"
     return ran
 
 
-def judgments(path: Path) -> list[RawRow]:
-    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+def judgments(name: str) -> list[RawRow]:
+    """The lines of a file of judgments, which all have a verdict."""
+    lines = Path(name).read_text("utf-8").splitlines()
+    rows: list[RawRow] = list(map(json.loads, lines))
+    assert [row["error"] for row in rows] == [None] * len(rows)
+    return rows
+
+
+def models(server: Endpoint) -> set[str]:
+    return {body["model"] for body in server.requests}
+
+
+def keys(server: Endpoint) -> set[str]:
+    return {headers["authorization"] for headers in server.headers}
 
 
 COMMON = "2. Judge, align and evaluate"
+VERDICTS = [False, False, False, True]
 
 
-def test_ollama(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("folder")
+def test_ollama(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-of-another-server")
+    slow = ("Slow servers", "Models that think")
     with Endpoint(fill) as server:
-        follow(
-            server, monkeypatch, "Ollama", COMMON, "Slow servers", "Models that think"
-        )
-        invoke("judge", "tone", "more.jsonl")
-    assert {body["model"] for body in server.requests} == {"qwen2.5:7b"}
+        follow(server, monkeypatch, "Ollama", COMMON, *slow)
+        invoke("judge tone more.jsonl")
+    assert models(server) == {"qwen2.5:7b"}
     assert "sk-of-another-server" not in str(server.headers)
     assert server.requests[-1]["reasoning_effort"] == "low"
-    assert [each["value"] for each in judgments(folder / "judged.jsonl")] == [
-        False,
-        False,
-        False,
-        True,
-    ]
-    assert all(
-        each["error"] is None and each["confidence"] is None
-        for each in judgments(folder / "judged-3.jsonl")
-    )
-    assert "must begin with regret" in system_of(server.requests[-1]), (
-        "what was learned is in the prompt"
-    )
+    assert [each["value"] for each in judgments("judged.jsonl")] == VERDICTS
+    for each in judgments("judged-3.jsonl"):
+        assert each["confidence"] is None
+    # What was learned is in the prompt.
+    assert "must begin with regret" in system_of(server.requests[-1])
 
 
-def test_a_decision_model_of_ollama_judges(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("folder")
+def test_a_decision_model_of_ollama_judges(monkeypatch: pytest.MonkeyPatch) -> None:
     def decide(state: str, _: str) -> dict[str, float]:
         yes = 0.9 if "sorry" in state else 0.2
         return {"true": yes, "false": 1 - yes}
 
     with system_one(decide) as server:
         follow(server, monkeypatch, "Ollama", "A decision model")
-        invoke("judge", "tone", "new.jsonl", "-o", "judged.jsonl", code=0)
-    assert {body["model"] for body in server.requests} == {"NAME"}
+        invoke("judge tone new.jsonl -o judged.jsonl", code=0)
+    assert models(server) == {"NAME"}
     assert set(server.paths) == {"/v1/systemone"}
-    made = judgments(folder / "judged.jsonl")
-    assert [each["value"] for each in made] == [False, False, False, True]
-    assert all(each["error"] is None and each["confidence"] > 0.5 for each in made)
+    assert [each["value"] for each in judgments("judged.jsonl")] == VERDICTS
+    for each in judgments("judged.jsonl"):
+        assert each["confidence"] > 0.5
 
 
 def test_vllm(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Endpoint(fill) as server:
         follow(server, monkeypatch, "vLLM", COMMON)
-    assert {body["model"] for body in server.requests} == {"Qwen/Qwen2.5-32B-Instruct"}
-    assert {each["authorization"] for each in server.headers} == {"Bearer choose-one"}
-    assert all(each["usage"]["cost"] > 0 for each in judgments(folder / "judged.jsonl"))
-    assert [each["value"] for each in judgments(folder / "judged.jsonl")] == [
-        False,
-        False,
-        False,
-        True,
-    ]
+    assert models(server) == {"Qwen/Qwen2.5-32B-Instruct"}
+    assert keys(server) == {"Bearer choose-one"}
+    assert [each["value"] for each in judgments("judged.jsonl")] == VERDICTS
+    for each in judgments("judged.jsonl"):
+        assert each["usage"]["cost"] > 0
     assert b"choose-one" not in (folder / "memalign.db").read_bytes()
 
 
+@pytest.mark.usefixtures("folder")
 def test_the_strong_model_beside_vllm_writes_the_guidelines(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with Endpoint(fill) as server, Endpoint(fill) as provider:
         # What stands for the provider in this test; on the page it is OpenAI's own address.
         monkeypatch.setenv("OPENAI_BASE_URL", provider.base_url)
-        assert len(follow(server, monkeypatch, "vLLM", "A strong model")) == 3
-    assert {body["model"] for body in provider.requests} == {"gpt-4.1"}
-    assert {each["authorization"] for each in provider.headers} == {"Bearer YOUR-KEY"}
-    assert "choose-one" not in str(provider.headers)
+        assert follow(server, monkeypatch, "vLLM", "A strong model") == 3
+    assert models(provider) == {"gpt-4.1"}
+    assert keys(provider) == {"Bearer YOUR-KEY"}
     assert "YOUR-KEY" not in str(server.headers)
 
 
-def test_lm_studio(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [("LM Studio", "qwen2.5-7b-instruct"), ("llama.cpp", "model.gguf")],
+)
+def test_any_other_server(
+    name: str, model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with Endpoint(fill) as server:
-        assert len(follow(server, monkeypatch, "LM Studio", COMMON)) == 4
-    assert {body["model"] for body in server.requests} == {"qwen2.5-7b-instruct"}
-    assert {body["response_format"]["type"] for body in server.requests} == {
-        "json_schema"
-    }, "it takes no other"
-    assert all(
-        each["error"] is None and each["usage"]["calls"] == 1
-        for each in judgments(folder / "judged.jsonl")
-    )
-
-
-def test_any_other_server(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with Endpoint(fill) as server:
-        assert len(follow(server, monkeypatch, "llama.cpp", COMMON)) == 4
-    assert {body["model"] for body in server.requests} == {"model.gguf"}
+        assert follow(server, monkeypatch, name, COMMON) == 4
+    assert models(server) == {model}
+    for body in server.requests:
+        # LM Studio takes no other.
+        assert body["response_format"]["type"] == "json_schema"
+    for each in judgments("judged.jsonl"):
+        assert each["usage"]["calls"] == 1

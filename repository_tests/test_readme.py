@@ -5,13 +5,12 @@ from __future__ import annotations
 
 import re
 import sys
-import tomllib
 from itertools import chain
 from pathlib import Path
 from types import FrameType
 
 import pytest
-from checkout import PROGRAM, ROOT
+from checkout import PROGRAM, ROOT, missing, rows_of, section_of, text_of, toml_of
 
 import memalign
 from memalign import Example
@@ -20,7 +19,7 @@ from memalign.types import CodeTest, Guideline
 from tests.cli.conftest import invoke
 from tests.support.endpoint import Endpoint
 
-README = (ROOT / "README.md").read_text("utf-8")
+README = text_of("README.md")
 
 
 def test_the_program_prints_what_the_page_shows(
@@ -29,110 +28,79 @@ def test_the_program_prints_what_the_page_shows(
     ((program, output),) = PROGRAM.findall(README)
     exec(compile(program, "README.md", "exec"), {"__name__": "__main__"})
     assert capsys.readouterr().out == output
-    assert len([line for line in program.splitlines() if line.strip()]) <= 15
+    assert len(re.findall(r"^.*\S", program, re.MULTILINE)) <= 15
     assert len(README.splitlines()) <= 110, "the page is read in one go"
 
 
 def test_the_demo_prints_the_results_that_the_page_shows() -> None:
-    section = README.partition("\n## Ten seconds, no key\n")[2].partition("\n## ")[0]
+    section = section_of(README, "Ten seconds, no key")
     (shown,) = re.findall(r"^```text\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
-    printed = invoke("demo", code=0).out
-    assert [line for line in shown.splitlines() if line not in printed] == []
+    assert missing(invoke("demo", code=0).out, shown.splitlines()) == set()
 
 
-def rows_below(heading: str) -> list[list[str]]:
-    """The cells of each row of the table below a heading, without its head."""
-    table = README.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
-    rows = [
-        line.strip("|").split("|")
-        for line in table.splitlines()
-        if line.startswith("| ")
-    ]
-    return [[cell.strip() for cell in row] for row in rows[1:]]
-
-
-def missing_figures(told: str, page: str) -> list[str]:
-    """The figures of a text that a page does not have."""
-    figures = re.findall(r"[+\u2212]?\d[\d,.]*\d|[+\u2212]?\d", told)
-    assert figures
-    return [
-        figure
-        for figure in figures
-        if not re.search(rf"(?<![\d.,]){re.escape(figure)}(?![\d.,]*\d)", page)
-    ]
-
-
-FIGURED = [
-    *rows_below("Why not MLflow's MemAlign?"),
-    *rows_below("Results: five questions that a buyer asks"),
-]
-
-
-@pytest.mark.parametrize(
-    "row",
-    [row for row in FIGURED if re.search(r"\d\d", " ".join(row))],
-    ids=lambda row: row[0],
-)
-def test_each_figure_is_on_a_page_that_its_row_links_to(row: list[str]) -> None:
-    told = " ".join(row[1:])
-    links = re.findall(r"\]\(([^)#]+)[^)]*\)", told)
-    pages = " ".join((ROOT / link).read_text("utf-8") for link in links)
-    assert links
-    assert missing_figures(re.sub(r"\]\([^)]*\)", "]", told), pages) == []
+FIGURE = re.compile(r"[+\u2212]?\d[\d,.]*\d|[+\u2212]?\d")
+ROWS: list[list[str]] = []
+for heading in (
+    "Why not MLflow's MemAlign?",
+    "Results: five questions that a buyer asks",
+):
+    ROWS += rows_of(section_of(README, heading))[2:]
 
 
 def test_the_tables_of_the_first_page_have_five_rows() -> None:
-    assert len(rows_below("Why not MLflow's MemAlign?")) == 5
-    assert len(rows_below("Results: five questions that a buyer asks")) == 5
+    assert len(ROWS) == 10
+
+
+@pytest.mark.parametrize(
+    "row", [row for row in ROWS if re.search(r"\d\d", " ".join(row))]
+)
+def test_each_figure_is_on_a_page_that_its_row_links_to(row: list[str]) -> None:
+    told = " ".join(row[1:])
+    pages = ""
+    for link in re.findall(r"\]\(([^)#]+)[^)]*\)", told):
+        pages += text_of(link)
+    figures = FIGURE.findall(re.sub(r"\]\([^)]*\)", "]", told))
+    assert figures
+    for figure in figures:
+        alone = rf"(?<![\d.,]){re.escape(figure)}(?![\d.,]*\d)"
+        assert re.search(alone, pages), figure
 
 
 def test_one_word_stands_for_the_missing_address() -> None:
     """With an address, one replacement of REPOSITORY-URL fills every hole; until then
     nothing pretends to have one."""
-    packages = [ROOT / "packages" / name for name in ("memalign", "memalign-server")]
-    assert all(
-        "REPOSITORY-URL" in (package / "pyproject.toml").read_text("utf-8")
-        for package in packages
-    )
-    for page in (
-        *(ROOT / name for name in ("README.md", "SECURITY.md", "CONTRIBUTING.md")),
-        *packages,
-    ):
-        text = (page / "README.md" if page.is_dir() else page).read_text("utf-8")
-        assert not re.search(
-            r"git\+(?!REPOSITORY-URL)|<(?:repository|your)[^>]*url>", text
-        )
+    pages = ["README.md", "SECURITY.md", "CONTRIBUTING.md"]
+    for package in ("packages/memalign", "packages/memalign-server"):
+        assert "REPOSITORY-URL" in text_of(f"{package}/pyproject.toml")
+        pages.append(f"{package}/README.md")
+    pretended = r"git\+(?!REPOSITORY-URL)|<(?:repository|your)[^>]*url>"
+    for page in pages:
+        assert not re.search(pretended, text_of(page)), page
 
 
 # -- CONTRIBUTING: the way through the files -------------------------------------------
 
-CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+CONTRIBUTING = text_of("CONTRIBUTING.md")
 SOURCE = Path(memalign.__file__).parent
 
 
 def way(heading: str) -> list[tuple[str, str]]:
     """The files and functions of a table of CONTRIBUTING, from top to bottom."""
-    section = CONTRIBUTING.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
-    return re.findall(r"^\| `([\w/]+\.py)` \| `(\w+)` \|", section, re.MULTILINE)
+    step = re.compile(r"^\| `([\w/]+\.py)` \| `(\w+)` \|", re.MULTILINE)
+    return step.findall(section_of(CONTRIBUTING, heading))
 
 
 def test_contributing_names_files_and_functions_that_exist() -> None:
     for heading in ("How a judge learns", "How a judgment is made"):
         steps = way(heading)
         assert len(steps) > 8
-        assert [
-            step
-            for step in steps
-            if f"def {step[1]}(" not in (SOURCE / step[0]).read_text("utf-8")
-        ] == []
-    places = [SOURCE, SOURCE.parent, ROOT, ROOT / "packages/memalign-server/tests"]
+        for file, function in steps:
+            assert f"def {function}(" in (SOURCE / file).read_text("utf-8")
     files = set(re.findall(r"`([\w/-]+\.(?:py|toml|jinja))`", CONTRIBUTING))
     assert len(files) > 15
-    missing = {
-        name for name in files if not any((place / name).exists() for place in places)
-    }
-    server = ROOT / "packages/memalign-server/src"
-    assert {name for name in missing if not any(server.rglob(name))} == set()
+    for name in files:
+        there = (ROOT / name).exists() or (SOURCE / name).exists()
+        assert there or any((ROOT / "packages").rglob(name)), name
 
 
 def test_a_judgment_goes_the_way_of_the_table() -> None:
@@ -171,30 +139,23 @@ def test_a_judgment_goes_the_way_of_the_table() -> None:
 
 
 def test_every_room_is_on_the_map_from_top_to_bottom() -> None:
-    order = rooms_by_layer()
-    section = CONTRIBUTING.partition("\n## The rooms\n")[2].partition("\n## ")[0]
-    named: list[str] = []
-    for row in re.findall(r"^\| (`.*?) \|", section, re.MULTILINE):
-        named.extend(re.findall(r"`(\w+)`", row))
-    levels = [
-        next(level for level, names in enumerate(order) if name in names)
-        for name in named
-    ]
+    layers = rooms_by_layer()
+    named = list[str]()
+    for row in rows_of(section_of(CONTRIBUTING, "The rooms"))[2:]:
+        named += re.findall(r"`(\w+)`", row[0])
+    levels = list[int]()
+    for name in named:
+        levels += [level for level, rooms in enumerate(layers) if name in rooms]
     assert levels == sorted(levels)
-    folders = {
-        path.name for path in SOURCE.iterdir() if (path / "__init__.py").exists()
-    }
-    assert folders <= set(named)
-    picture = (ROOT / "docs/images/rooms.svg").read_text("utf-8")
+    assert {path.parent.name for path in SOURCE.glob("*/__init__.py")} <= {*named}
+    picture = text_of("docs/images/rooms.svg")
     drawn = re.findall(r'font-weight="600">(\w+)<', picture)
-    assert drawn == [*chain(*order)], "the picture has the same rooms"
+    assert drawn == [*chain(*layers)], "the picture has the same rooms"
 
 
 def rooms_by_layer() -> list[list[str]]:
     """Return the rooms of each layer that the import contracts name, from top to bottom."""
-    settings = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"][
-        "importlinter"
-    ]
+    settings = toml_of("pyproject.toml")["tool"]["importlinter"]
     for contract in settings["contracts"]:
         if contract["containers"] == ["memalign"]:
             return [re.findall(r"\w+", layer) for layer in contract["layers"]]
