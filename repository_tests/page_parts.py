@@ -89,7 +89,8 @@ def description() -> dict[str, Any]:
 
     with tempfile.TemporaryDirectory() as folder:
         settings = Settings(registry=f"sqlite:///{folder}/memalign.db")
-        return create_app(settings).openapi()
+        described: dict[str, Any] = create_app(settings).openapi()
+    return described
 
 
 def routes() -> str:

@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import time
-import tomllib
 import zlib
 from collections.abc import Iterator, Mapping
 from importlib import import_module
@@ -20,11 +19,13 @@ from urllib.parse import urlsplit
 from xml.etree import ElementTree
 
 import pytest
-from checkout import ROOT, benchmark
+from checkout import ROOT, benchmark, rows_of, text_of, toml_of
 
 from memalign.io import read_feedback
 from memalign.values import ValueType
+from tests.cli.conftest import jsonl
 from tests.support.hub import Hub
+from tests.support.rows import RawRow
 
 BENCHMARKS = ROOT / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))  # the scripts import each other by name
@@ -41,31 +42,27 @@ def hub() -> Iterator[Hub]:
         yield hub
 
 
-def claims(*labels: str) -> str:
-    """AVeriTeC's form."""
-    question = {"question": "Who says so?", "answers": [{"answer": "A blog."}]}
-    facts = {
-        "justification": "A blog is no source.",
-        "claim_date": None,
-        "speaker": None,
-        "questions": [question],
-    }
-    return json.dumps(
-        [
-            {"claim": f"Claim {number}.", "label": label, **facts}
-            for number, label in enumerate(labels)
-        ]
-    )
-
-
-PAIR = """<list><annotatedArgumentPair><id>a_b</id><arg1><stance>yes</stance><text>One.</text></arg1>
-<arg2><text>Two.</text></arg2><debateMetaData><title>Uniforms</title></debateMetaData><mTurkAssignments>
-<mTurkAssignment><value>a1</value><reason>no</reason></mTurkAssignment>
-<mTurkAssignment><value>a2</value><reason>A2 has facts, argument 1 none</reason></mTurkAssignment></mTurkAssignments>
+CLAIM = {
+    "claim": "Claim 0.",
+    "label": "Refuted",
+    "justification": "A blog is no source.",
+    "claim_date": None,
+    "speaker": None,
+    "questions": [{"question": "Who says so?", "answers": [{"answer": "A blog."}]}],
+}
+CLAIMS = json.dumps([CLAIM])
+PAIR = """<list><annotatedArgumentPair><id>a_b</id>
+<arg1><stance>yes</stance><text>One.</text></arg1><arg2><text>Two.</text></arg2>
+<debateMetaData><title>Uniforms</title></debateMetaData>
+<mTurkAssignments><mTurkAssignment><value>a1</value><reason>no</reason></mTurkAssignment>
+<mTurkAssignment><value>a2</value><reason>A2 has facts, argument 1 none</reason>
+</mTurkAssignment></mTurkAssignments>
 <goldLabel>a2</goldLabel></annotatedArgumentPair></list>"""
-ANSWER = """<question id="1.1"><questionText>What is TCP?</questionText><referenceAnswers><referenceAnswer>A protocol.
-</referenceAnswer></referenceAnswers><studentAnswers><studentAnswer id="7"><response>A cable.</response>
-<response_feedback>It is no cable.</response_feedback><verification_feedback>Incorrect</verification_feedback>
+ANSWER = """<question id="1.1"><questionText>What is TCP?</questionText>
+<referenceAnswers><referenceAnswer>A protocol.</referenceAnswer></referenceAnswers>
+<studentAnswers><studentAnswer id="7"><response>A cable.</response>
+<response_feedback>It is no cable.</response_feedback>
+<verification_feedback>Incorrect</verification_feedback>
 </studentAnswer></studentAnswers></question>"""
 SCORES = {
     "CLASSIFICATION_JOB": {"categories": [{"name": "2_NOT_JUSTIFIED_ENOUGH"}]},
@@ -86,26 +83,25 @@ BENCH = {
     "answer": "$5",
 }
 RESULT = {"financebench_id": "f1", "model_answer": 5, "label": "Correct Answer"}
-SMALL: dict[str, tuple[dict[str, str], dict[str, tuple[object, str | None]]]] = {
-    "averitec": (
-        {"dev.json": claims("Refuted")},
-        {"averitec": ("Refuted", "A blog is no source.")},
-    ),
-    "ukp_convincing": (
-        {"u.xml": PAIR},
-        {"ukp_convincing": ("B", "argument B has facts, argument A none")},
-    ),
-    "saf": ({"1.xml": ANSWER}, {"saf": ("Incorrect", "It is no cable.")}),
-    "shepherd": (
-        {"raw.jsonl": json.dumps(SHEPHERD)},
-        {"shepherd_justified": (2, "The sum is wrong.")},
-    ),
-    "financebench": (
-        {"questions.jsonl": json.dumps(BENCH), "gpt.jsonl": json.dumps(RESULT)},
-        {"financebench": ("correct", None)},
-    ),
+SMALL = {
+    "averitec": {"dev.json": CLAIMS},
+    "ukp_convincing": {"u.xml": PAIR},
+    "saf": {"1.xml": ANSWER},
+    "shepherd": {"raw.jsonl": json.dumps(SHEPHERD)},
+    "financebench": {
+        "questions.jsonl": json.dumps(BENCH),
+        "gpt.jsonl": json.dumps(RESULT),
+    },
 }
-"""By set: files in its own form, and of each task the first row's value and words."""
+"""By set: files in its own form."""
+FIRST: dict[str, tuple[object, str | None]] = {
+    "averitec": ("Refuted", "A blog is no source."),
+    "ukp_convincing": ("B", "argument B has facts, argument A none"),
+    "saf": ("Incorrect", "It is no cable."),
+    "shepherd_justified": (2, "The sum is wrong."),
+    "financebench": ("correct", None),
+}
+"""By task: the value and the words of its first row."""
 
 
 def fetched(
@@ -113,94 +109,79 @@ def fetched(
 ) -> tuple[subprocess.CompletedProcess[str], Any]:
     """Fetch sets from a hub by the true file of sources with other files in it; the
     tasks that there are then."""
-    text = (BENCHMARKS / "sources.toml").read_text("utf-8")
-    true = tomllib.loads(text)
-    lines = list[str]()
+    text = text_of("benchmarks/sources.toml")
+    true = toml_of("benchmarks/sources.toml")
+    made = ""
     for name, files in sets.items():
-        files_of = f"[{name}.files]\n"
-        lines += [
-            f"[{name}]",
-            text.partition(f"[{name}]\n")[2].partition(files_of)[0],
-            files_of,
-        ]
+        facts, _, _ = text.partition(f"[{name}]\n")[2].partition(f"[{name}.files]\n")
+        made += f"[{name}]\n{facts}\n[{name}.files]\n"
         for path, part in files.items():
             content = part.encode()
             if content:
                 hub.files[f"{urlsplit(true[name]['address']).path}/{path}"] = content
-            lines.append(
-                f'"{path}" = "{digests.get(name, hashlib.sha256(content).hexdigest())}"'
-            )
-    (folder / "sources.toml").write_text("\n".join(lines), "utf-8")
-    arguments = ("--sources", folder / "sources.toml", "--mirror", hub.address)
-    return benchmark("fetch.py", folder, *arguments, check=False), json.loads(
-        (folder / "tasks.json").read_bytes()
-    )
+            digest = digests.get(name, hashlib.sha256(content).hexdigest())
+            made += f'"{path}" = "{digest}"\n'
+    sources = folder / "sources.toml"
+    sources.write_text(made, "utf-8")
+    arguments = ("--sources", sources, "--mirror", hub.address)
+    ended = benchmark("fetch.py", folder, *arguments, check=False)
+    return ended, json.loads((folder / "tasks.json").read_bytes())
 
 
 def test_every_set_becomes_feedback_that_the_library_reads(
     hub: Hub, tmp_path: Path
 ) -> None:
-    _, tasks = fetched(
-        hub, tmp_path, {name: files for name, (files, _) in SMALL.items()}
-    )
-    expected = {task: row for _, rows in SMALL.values() for task, row in rows.items()}
-    assert tasks.keys() == expected.keys()
-    for task, (value, words) in expected.items():
-        content = (tmp_path / f"{task}.jsonl").read_bytes()
-        row = read_feedback(
-            tmp_path / f"{task}.jsonl", value_type=ValueType.of(tasks[task]["values"])
-        ).rows[0]
-        assert (row.value, row.rationale) == (value, words)
-        assert tasks[task]["licence"]
-        assert tasks[task]["criterion"]
-        assert tasks[task]["sha256"] == hashlib.sha256(content).hexdigest()
+    _, tasks = fetched(hub, tmp_path, SMALL)
+    assert tasks.keys() == FIRST.keys()
+    for name, task in tasks.items():
+        file = tmp_path / f"{name}.jsonl"
+        value_type = ValueType.of(task["values"])
+        row = read_feedback(file, value_type=value_type).rows[0]
+        assert (row.value, row.rationale) == FIRST[name]
+        assert task["licence"]
+        assert task["criterion"]
+        assert task["sha256"] == hashlib.sha256(file.read_bytes()).hexdigest()
 
 
 def test_what_cannot_be_had_is_named_and_the_rest_is_made(
     hub: Hub, tmp_path: Path
 ) -> None:
     files = {
-        "averitec": {"dev.json": claims("Refuted")},
+        "averitec": {"dev.json": CLAIMS},
         "saf": {"1.xml": ANSWER},
         "shepherd": {"raw": '{"id": 1}'},
-    }
-    files |= {
         "ukp_convincing": {"u.xml": PAIR},
         "financebench": {"questions.jsonl": ""},
     }
     hub.hang_up_after = [1_000_000, 100]  # the second file is cut
     ended, tasks = fetched(hub, tmp_path, files, ukp_convincing="0" * 64)
     assert ended.returncode == 1
-    reasons = {line.partition(" ")[0]: line for line in ended.stderr.splitlines()}
-    assert "retrieval incomplete" in reasons["saf"]
-    assert "is another file" in reasons["ukp_convincing"]
-    assert "404" in reasons["financebench"]
-    assert "KeyError" in reasons["shepherd"]
+    for reason in (
+        "saf .*retrieval incomplete",
+        "ukp_convincing .*is another file",
+        "financebench .*404",
+        "shepherd .*KeyError",
+    ):
+        assert re.search(f"^{reason}", ended.stderr, re.MULTILINE)
     assert tasks.keys() == {"averitec"}
-    elsewhere = (
-        "--sources",
-        tmp_path / "sources.toml",
-        "--mirror",
-        "http://127.0.0.1:1",
-    )
-    dead = benchmark("fetch.py", tmp_path, "averitec", "saf", *elsewhere, check=False)
+    sources = ("--sources", tmp_path / "sources.toml")
+    sets = ("averitec", "saf", "--mirror", "http://127.0.0.1:1")
+    dead = benchmark("fetch.py", tmp_path, *sets, *sources, check=False)
     assert dead.returncode == 1
-    assert dead.stdout.startswith("averitec: 1 rows"), (
-        "what is there already is not asked for again"
-    )
+    # What is there already is not asked for again.
+    assert dead.stdout.startswith("averitec: 1 rows")
     assert "saf is not made" in dead.stderr
 
 
 def test_every_source_has_a_reader_a_licence_and_a_revision() -> None:
-    sources = tomllib.loads((BENCHMARKS / "sources.toml").read_text("utf-8"))
+    sources = toml_of("benchmarks/sources.toml")
     assert sources.keys() == import_module("fetch").READERS.keys()
     for source in sources.values():
         assert source["licence"]
         assert source["labels"]
         assert re.search(r"/[0-9a-f]{40}$", source["address"]), "a branch may change"
-        assert all(
-            re.fullmatch(r"[0-9a-f]{64}", digest) for digest in source["files"].values()
-        )
+        for digest in source["files"].values():
+            assert re.fullmatch(r"[0-9a-f]{64}", digest)
 
 
 # -- learns.py -------------------------------------------------------------------------
@@ -212,42 +193,29 @@ def data_of(folder: Path, cases: int = 60) -> Path:
     """Two small tasks: replies that are good where they have a date, and pairs of which
     the longer one is better."""
     folder.mkdir()
-    replies = []
-    pairs = []
+    replies: list[RawRow] = []
+    pairs: list[RawRow] = []
     for number in range(cases):
         good = number % 2 == 0
         colour = COLOURS[number // 2 % 4]
-        text = f"Your {colour} lamp leaves {'on 14 May' if good else 'soon'}, parcel {number}."
-        words = (
-            "It names the day, 14 May." if good else "It says soon and names no day."
-        )
+        day = "on 14 May" if good else "soon"
+        said = "names the day, 14 May" if good else "says soon and names no day"
         facts = {"id": f"c{number}", "source": "ana", "group": f"g{number}"}
-        replies.append(
-            {
-                **facts,
-                "inputs": f"Where is lamp {number}?",
-                "outputs": text,
-                "value": good,
-                "rationale": words,
-            }
-        )
+        reply = {
+            "inputs": f"Where is lamp {number}?",
+            "outputs": f"Your {colour} lamp leaves {day}, parcel {number}.",
+            "value": good,
+            "rationale": f"It {said}.",
+        }
+        replies.append(facts | reply)
         sides = {
             "A": f"Lamp {number}." + " Good light." * (1 + 3 * good),
             "B": f"Lamp {number}." + " Dim." * (4 - 3 * good),
         }
-        pairs.append(
-            {
-                **facts,
-                "inputs": colour,
-                "outputs": sides,
-                "value": "A" if good else "B",
-                "rationale": None,
-            }
-        )
-    for name, rows in (("replies", replies), ("pairs", pairs)):
-        (folder / f"{name}.jsonl").write_text(
-            "".join(json.dumps(row) + "\n" for row in rows), "utf-8"
-        )
+        better = "A" if good else "B"
+        pairs.append(facts | {"inputs": colour, "outputs": sides, "value": better})
+    jsonl(folder / "replies.jsonl", replies)
+    jsonl(folder / "pairs.jsonl", pairs)
     tasks = {
         "replies": {"criterion": "Is it good?", "values": "bool"},
         "pairs": {"criterion": "Better?", "values": "A|B"},
@@ -265,29 +233,23 @@ def chat(body: Body) -> Body:
         names = re.findall(r"^(F\d+) <<<", prompt, re.MULTILINE)
         rule = {
             "action": "ADD",
+            "feedback": names,
             "text": "A good reply names the day.",
             "guideline": "",
-            "value": "true",
         }
-        keys = properties["changes"]["items"]["properties"]
-        return {
-            "changes": [
-                {key: (rule | {"feedback": names}).get(key, []) for key in keys}
-            ],
-            "conflicts": [],
-        }
+        return {"changes": [rule], "conflicts": []}
     options = properties["value"].get("enum", (True, False))
     value = options[zlib.crc32(item.encode()) % 2]
     if "names the day" in prompt and options == (True, False):
         value = "14 May" in item.rpartition("<<<")[2]
-    answer = {"findings": [], "rationale": "As I see it.", "value": value}
-    return {key: answer[key] for key in properties if key in answer}
+    return {"findings": [], "rationale": "As I see it.", "value": value}
 
 
 def cells(table: str, task: str, method: str) -> list[str]:
     """One line of a task's table."""
     lines = table[table.index(f"| {task} |") :].split("\n\n", maxsplit=1)[0]
-    return [cell for row in rows_of(lines) if row[0] == method for cell in row]
+    (row,) = (row for row in rows_of(lines) if row[0] == method)
+    return row
 
 
 def test_what_needs_no_model_is_compared_on_the_same_cases(tmp_path: Path) -> None:
@@ -348,10 +310,10 @@ def test_a_dry_run_says_calls_and_dollars_and_asks_nothing(tmp_path: Path) -> No
     table = benchmark(
         "learns.py", data, "--taught", 20, "--model", "openai:gpt-4.1-mini", "--dry-run"
     ).stdout
-    counts = {row[0]: row[1:] for row in rows_of(table)}
-    assert counts["zero-shot"][0] == "80"
-    assert counts["memalign"][0] == "82"
-    assert float(counts["memalign"][3]) > float(counts["zero-shot"][3]) > 0
+    counts = {row[0]: row for row in rows_of(table)}
+    assert counts["zero-shot"][1] == "80"
+    assert counts["memalign"][1] == "82"
+    assert float(counts["memalign"][4]) > float(counts["zero-shot"][4]) > 0
     assert not (data / "judged").exists()
 
 
@@ -370,34 +332,19 @@ def test_house_rules_prints_what_is_there_beside_what_needs_no_model(
 # -- scale.py ---------------------------------------------------------------------------
 
 
-def rows_of(table: str) -> list[list[str]]:
-    return [
-        [cell.strip() for cell in line.strip("|").split("|")]
-        for line in table.splitlines()
-        if line.startswith("|")
-    ]
-
-
 def test_scale_has_a_line_a_step_and_asks_nothing_twice(tmp_path: Path) -> None:
     file = tmp_path / "scale.jsonl"
     figure = tmp_path / "scale.svg"
-    table = benchmark(
-        "scale.py", file, "--sizes", "10", "--latency", "0", "--figure", figure
-    ).stdout
+    arguments = ("scale.py", file, "--sizes", "10", "--latency", "0")
+    table = benchmark(*arguments, "--figure", figure).stdout
     aligns = {row[2]: row for row in rows_of(table) if row[0] == "align"}
-    assert aligns["memalign"][4] == "1", "an align of ten comments is one call"
-    assert aligns["memalign, decision model"][4] == "1", "with a decision model, too"
-    assert {row[0] for row in rows_of(table)} >= {
-        "a judgment",
-        "one more",
-        "one withdrawn",
-        "one erased",
-    }
+    for method in ("memalign", "memalign, decision model"):
+        assert aligns[method][4] == "1", "an align of ten comments is one call"
+        assert float(aligns[method][7]) > 0
+    for step in ("a judgment", "one more", "one withdrawn", "one erased"):
+        assert f"| {step} |" in table
     text = file.read_text("utf-8")
-    assert all(float(row[7]) > 0 for row in aligns.values())
-    assert (
-        benchmark("scale.py", file, "--sizes", "10", "--latency", "0").stdout == table
-    )
+    assert benchmark(*arguments).stdout == table
     assert file.read_text("utf-8") == text
     marks = ElementTree.parse(figure).getroot().findall(".//{*}use")
     assert len(marks) > 6
@@ -423,51 +370,47 @@ def test_a_simulated_model_learns_from_comments_and_follows_rules(
         return simulated.chat({"model": "m", "messages": messages})
 
     def right(system: str) -> int:
-        items = [
-            f"[[ ## inputs ## ]]\n{row['inputs']}\n\n[[ ## outputs ## ]]\n{row['outputs']}"
-            for row in cases
-        ]
-        answers = [asked(item, "result", system) for item in items]
-        return sum(
-            f"\n{row['value']}\n" in answer
-            for row, answer in zip(cases, answers, strict=True)
-        )
+        count = 0
+        for row in cases:
+            item = "[[ ## inputs ## ]]\n{inputs}\n\n[[ ## outputs ## ]]\n{outputs}"
+            answer = asked(item.format(**row), "result", system)
+            count += f"\n{row['value']}\n" in answer
+        return count
 
     rule = "With any battery a colleague takes over."
     assert rule in asked(str(shown), "proposed_instruction")
     wordless = str(shown | {"rationale": ""})
     assert rule not in asked(wordless, "proposed_instruction")
-    assert [
-        right(""),
-        right(rule),
-        right(f"Example: {shown['rationale']}"),
-    ] == [0, len(cases), len(cases)]
     assert len(cases) > 9
+    assert right("") == 0
+    assert right(rule) == len(cases)
+    assert right(f"Example: {shown['rationale']}") == len(cases)
 
 
 # -- labels.py and coverage.py ---------------------------------------------------------
 
 
 def test_the_table_of_labels_is_the_documents() -> None:
-    page = (ROOT / "docs" / "how-to" / "labels.md").read_text("utf-8")
+    page = text_of("docs/how-to/labels.md")
     assert benchmark("labels.py").stdout.strip() in page
 
 
 def test_intervals_and_promises_hold_in_worlds_whose_truth_is_known() -> None:
     """A few worlds of the 10,000 of docs/results.md: enough to see an interval that is
     far too narrow."""
-    lines = benchmark("coverage.py", "--worlds", 400).stdout.splitlines()
-    every = next(line for line in lines if line.startswith("| all |"))
-    held, own = (
-        float(cell.strip(" %")) for cell in (every.split("|")[4], every.split("|")[6])
-    )
-    assert held >= 92
-    assert own < 40
-    broken = [
-        line.split("|")[5]
-        for line in lines
-        if line.startswith(("| confidence", "| too sure"))
-    ]
+    table = benchmark("coverage.py", "--worlds", 400).stdout
+    broken = []
+    for row in rows_of(table):
+        if row[0] == "all":
+            assert percent(row[3]) >= 92
+            assert percent(row[5]) < 40
+        elif row[0].startswith(("confidence", "too sure")):
+            broken.append(percent(row[4]))
     assert len(broken) == 6
-    assert all(float(cell.strip(" %")) <= 10 for cell in broken)
-    assert any(" the same of n of n labelled cases" in line for line in lines)
+    assert max(broken) <= 10
+    assert "| all |" in table
+    assert " the same of n of n labelled cases" in table
+
+
+def percent(cell: str) -> float:
+    return float(cell.strip(" %"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -14,20 +13,20 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from checkout import ROOT
+from checkout import python, python_after, text_of
 
 import memalign as ma
 from tests.support.endpoint import Body, Endpoint, system_of, user_of
 
-PAGES = ("other-frameworks.md", "pytest.md")
-PAGE = "\n".join((ROOT / "docs/how-to" / name).read_text("utf-8") for name in PAGES)
-BLOCKS = re.findall(
-    r"^<!-- test framework ?(\w*) -->\n+```python\n(.*?)^```$",
-    PAGE,
-    re.MULTILINE | re.DOTALL,
+PAGE = text_of("docs/how-to/other-frameworks.md") + text_of("docs/how-to/pytest.md")
+(SETUP,) = python_after("test framework", PAGE)
+PARTS = dict(
+    re.findall(
+        r"^<!-- test framework (\w+) -->\n+```python\n(.*?)^```$",
+        PAGE,
+        re.MULTILINE | re.DOTALL,
+    )
 )
-SETUP = next(code for name, code in BLOCKS if not name)
-PARTS = {name: code for name, code in BLOCKS if name}
 MOST_LINES = 10
 REPLY = "Thank you for asking. It left today."
 
@@ -43,9 +42,8 @@ def inspect_ai(page: dict[str, Any], folder: Path) -> tuple[Any, Any]:
     from inspect_ai.model import ModelOutput, ModelUsage, get_model
 
     said = ModelOutput.from_content("mockllm", REPLY)
-    said.usage = ModelUsage(
-        input_tokens=1, output_tokens=1, total_tokens=2
-    )  # else it asks the network how to count
+    # Else it asks the network how to count.
+    said.usage = ModelUsage(input_tokens=1, output_tokens=1, total_tokens=2)
     model = get_model("mockllm/model", custom_outputs=[said])
     (log,) = run(page["task"], model=model, log_dir=str(folder), display="none")
     assert log.status == "success", log.error
@@ -57,10 +55,8 @@ def deepeval(page: dict[str, Any], _: Path) -> tuple[Any, Any]:
     from deepeval.test_case import LLMTestCase
 
     metric = page["Tone"]()
-    assert (
-        metric.measure(LLMTestCase(input="Where is my order?", actual_output=REPLY))
-        == 1.0
-    )
+    case = LLMTestCase(input="Where is my order?", actual_output=REPLY)
+    assert metric.measure(case) == 1.0
     return metric.is_successful(), metric.reason
 
 
@@ -95,9 +91,8 @@ def phoenix(page: dict[str, Any], _: Path) -> tuple[Any, Any]:
 
 def promptfoo(page: dict[str, Any], _: Path) -> tuple[Any, Any]:
     context = {"vars": {"query": "Where is my order?"}}
-    assert page["call_api"](REPLY, {}, context) == {
-        "output": {"value": True, "reason": "Because."}
-    }
+    answer = page["call_api"](REPLY, {}, context)
+    assert answer == {"output": {"value": True, "reason": "Because."}}
     found = page["get_assert"](REPLY, context)
     return found["pass"], found["reason"]
 
@@ -109,12 +104,9 @@ INSIDE: dict[str, Callable[[dict[str, Any], Path], tuple[Any, Any]]] = {
 
 
 def answer(body: Body) -> Body:
-    learning = body["response_format"]["json_schema"]["name"] == "changes"
-    return (
-        {"changes": [], "conflicts": []}
-        if learning
-        else {"findings": [], "rationale": "Because.", "value": True}
-    )
+    if body["response_format"]["json_schema"]["name"] == "changes":
+        return {"changes": [], "conflicts": []}
+    return {"findings": [], "rationale": "Because.", "value": True}
 
 
 @pytest.fixture
@@ -145,26 +137,14 @@ def test_pytest_runs_the_lines_of_the_page(
 ) -> None:
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     (tmp_path / "test_tone.py").write_text(SETUP + PARTS["pytest"], "utf-8")
-    run = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "test_tone.py",
-    ]
-    done = subprocess.run(
-        run, cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    done = python("-m", "pytest", "-q", "-p", "no:cacheprovider", "test_tone.py")
     assert "1 passed" in done.stdout, done.stdout + done.stderr
     assert len(endpoint.requests) == 2
 
 
 @pytest.mark.parametrize("name", PARTS)
 def test_ten_lines_are_enough(name: str) -> None:
-    lines = [line for line in PARTS[name].splitlines() if line.strip()]
-    assert len(lines) <= MOST_LINES
+    assert len(re.findall(r"^.*\S", PARTS[name], re.MULTILINE)) <= MOST_LINES
 
 
 def test_every_part_of_the_page_is_tried() -> None:
@@ -173,7 +153,6 @@ def test_every_part_of_the_page_is_tried() -> None:
 
 # -- optimizers of prompts: docs/how-to/optimize-prompts.md ----------------------------
 
-OPTIMIZERS = (ROOT / "docs/how-to/optimize-prompts.md").read_text("utf-8")
 QUERIES = [
     "Where is it?",
     "I am furious, where is it?",
@@ -252,11 +231,7 @@ def test_an_optimizer_of_prompts_follows_the_judges_words(
     }
     judge = judge.replace(model="openai:gpt-4.1-mini").align([taught]).judge
     page: dict[str, Any] = {"judge": judge, "QUERIES": QUERIES}
-    (code,) = re.findall(
-        r"^<!-- test gepa -->\n+```python\n(.*?)^```$",
-        OPTIMIZERS,
-        re.MULTILINE | re.DOTALL,
-    )
+    (code,) = python_after("test gepa", text_of("docs/how-to/optimize-prompts.md"))
     start = len(endpoint.requests)
     exec(compile(code, "optimize-prompts.md", "exec"), page)
     asked = Counter(map(kind_of, endpoint.requests[start:]))

@@ -46,7 +46,7 @@ def test_the_script_passes_good_judges_and_fails_worse(
         "CRITERIA": "--min-accuracy 0.8",
         "GITHUB_STEP_SUMMARY": "summary.md",
     }
-    command = ["bash", ROOT / ACTION / "gate.sh"]
+    command = ["bash", str(ROOT / ACTION / "gate.sh")]
     ran = subprocess.run(command, env=environment, stderr=subprocess.PIPE, check=False)
     assert ran.returncode == (0 if good else 1), ran.stderr
     verdict = "The gate: pass" if good else "The gate: worse"

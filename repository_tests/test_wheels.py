@@ -164,8 +164,8 @@ def test_an_empty_environment_takes_the_wheels_and_runs_the_readme(
         pytest.skip(f"no Python {version} here; the workflow has it")
     subprocess.run([found, "-m", "venv", tmp_path / "env"], check=True)
     installed = tmp_path / "env" / BIN / "python"
-    install = [installed, "-m", "pip", "install", "-q", "--only-binary", ":all:"]
-    subprocess.run([*install, *wheels.values()], check=True)
+    install = ["-m", "pip", "install", "-q", "--only-binary", ":all:"]
+    subprocess.run([installed, *install, *wheels.values()], check=True)
     runs_the_readme(installed)
 
 
