@@ -130,7 +130,7 @@ def _json_schema(message: Mapping[str, Any]) -> dict[str, Any]:
 
 def _named(reference: str) -> dict[str, Any]:
     """The schema that a reference names."""
-    schemas: dict[str, Any] = description()["components"]["schemas"]
+    schemas: dict[str, dict[str, Any]] = description()["components"]["schemas"]
     return schemas[reference.rpartition("/")[2]]
 
 
