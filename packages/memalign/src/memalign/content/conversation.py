@@ -19,8 +19,8 @@ _ROLE = re.compile(r"[^\W_][\w .,'\u2019()@+&/#-]{0,79}")
 
 _EMPTY: tuple[object, ...] = (None, "", [], {})
 _FORM = (
-    'a turn is {"role": "user", "content": "…"} or a plain text; '
-    "a transcript in one piece is one text"
+    'give a list of turns such as {"role": "user", "content": "…"}, '
+    "or a transcript as one text"
 )
 _LISTS = (
     "messages",
@@ -38,6 +38,12 @@ _LISTS = (
 )
 """Keys under which files and APIs keep the list of turns."""
 _HISTORIES = ("chat_history", "history")
+
+_EXCHANGES = (
+    "user assistant, human assistant, human ai, user bot, question answer, query response, "
+    "prompt response, request response, input output, inputs outputs"
+)
+"""Keys under which one object has what was asked and what was answered."""
 
 _SPEAKERS = ("role", "from", "speaker", "author", "sender", "source", "user", "name")
 _USER = re.compile(r"user|assistant|bot|[UWB][A-Z0-9]{6,}")
@@ -114,36 +120,34 @@ def turns_of(conversation: object) -> tuple[Turn, ...] | None:
 
     A turn is a text, or a message as chat models take it, tool calls and lists of text parts
     included. Messages of LangChain, turns of ShareGPT, items of OpenAI's Responses, contents of
-    Gemini and an object with the list of turns are read as such.
+    Gemini and an object with the list of turns are read as such. A turn of any other form is shown
+    as it is, without a speaker.
 
     Args:
         conversation: The field.
 
     Raises:
-        InputError: It is something else; the message names the turn, what is wrong with it and what
-            a turn is.
+        InputError: It is a number or empty; the message says what a conversation is.
     """
     if isinstance(conversation, str):
         return None
     turns: list[Turn] = []
+    messages: Any = conversation
     if isinstance(conversation, Mapping):
         name = _name_of_turns(conversation)
-        if name is None:
-            keys = _keys(conversation)
-            raise InputError(
-                f"conversation has no list of turns (its keys are {keys}); {_FORM}"
-            )
-        beside = _without(conversation, (name,))
-        if beside:
-            turns.append(Turn(role=None, content=None, rest=beside))
-        conversation = conversation[name]
-    if not isinstance(conversation, list | tuple):
-        kind = type(conversation).__name__
-        raise InputError(f"conversation is {kind} instead of a list of turns; {_FORM}")
-    if not conversation:
+        messages = [conversation] if conversation else []
+        if name is not None:
+            messages = conversation[name]
+            beside = _without(conversation, (name,))
+            if beside:
+                turns.append(Turn(role=None, content=None, rest=beside))
+    if not _is_list(messages):
+        kind = type(messages).__name__
+        raise InputError(f"conversation is {kind}; {_FORM}")
+    if not messages:
         raise InputError(f"conversation has no turns; {_FORM}")
-    for number, message in enumerate(conversation, 1):
-        turns.append(_turn(f"conversation, turn {number}", message))
+    for message in messages:
+        turns.extend(map(_turn, _sides(message)))
     return tuple(turns)
 
 
@@ -151,30 +155,30 @@ def _is_list(value: object) -> bool:
     return isinstance(value, list | tuple)
 
 
-def _keys(message: Message) -> str:
-    return ", ".join(map(str, list(message)[:8]))[:120] or "none"
+def _sides(given: object) -> Sequence[object]:
+    """Return a question and its answer in one object as two messages; any other turn as it is."""
+    if not isinstance(given, Mapping) or "role" in given:
+        return (given,)
+    for exchange in _EXCHANGES.split(", "):
+        asked, answered = exchange.split()
+        if asked in given and answered in given:
+            rest = _without(given, (asked, answered))
+            answer = {"role": "assistant", "content": given[answered], **rest}
+            return {"role": "user", "content": given[asked]}, answer
+    return (given,)
 
 
-def _turn(place: str, message: object) -> Turn:
-    if isinstance(message, str):
-        return Turn(role=None, content=message)
-    if not isinstance(message, Mapping):
-        raise InputError(f"{place}, is {type(message).__name__}; {_FORM}")
-    message = _usual(message)
+def _turn(given: object) -> Turn:
+    if not isinstance(given, Mapping):
+        return Turn(role=None, content=given)
+    message = _usual(given)
     role = message.get("role")
-    if role is None:
-        keys = _keys(message)
-        raise InputError(f"{place}, has no role (its keys are {keys}); {_FORM}")
     if not isinstance(role, str) or not _ROLE.fullmatch(role.strip()):
-        form = "a name of at most 80 letters, for example user or assistant"
-        raise InputError(f"{place}: its role must be {form}")
-    role = role.strip()
+        return Turn(role=None, content=dict(given))
     calls = tuple(map(_call, _listed(message.get("tool_calls"))))
     rest = _without(message, ("role", "content", "tool_calls"))
-    if "content" not in message and not calls and not rest:
-        raise InputError(f"{place} ({role}), has no content; {_FORM}")
     content = _content(message.get("content"))
-    return Turn(role=role, content=content, calls=calls, rest=rest)
+    return Turn(role=role.strip(), content=content, calls=calls, rest=rest)
 
 
 def _listed(value: Any) -> Sequence[Any]:
