@@ -133,7 +133,7 @@ def test_only_a_sentence_that_the_comment_has_may_be_copied(comment, admitted):
     good = [(f"Dear {n}. {sentence}", True) for n in range(4)]
     poor = [(f"Dear {n}.", False) for n in range(4, 8)]
     learned = labelled(*good, *poor, comment=comment.format(sentence))
-    judged: list[str] = []
+    judged: list[tuple[str, str]] = []
     for case in learned.cases:
         judged += judged_texts(case.example.content)
     assert len(proposed(learned, test, about=True, judged=judged)) == admitted

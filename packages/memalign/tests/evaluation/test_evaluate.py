@@ -23,6 +23,7 @@ from memalign.memory import Case, Memory
 from memalign.metrics import Estimate, ccc
 from memalign.types import Example, Feedback, Usage
 from memalign.values import ValueType
+from tests.support.lists import ids
 from tests.support.scripted import scripted
 
 TABLE = [("A", "A")] * 20 + [("A", "B")] * 5 + [("B", "A")] * 10 + [("B", "B")] * 15
@@ -36,62 +37,68 @@ def said(example_id, value=None, source="ana", **more):
     )
 
 
+def said_of(*numbers, value=True):
+    return [said(f"t-{n}", value) for n in numbers]
+
+
 def width(estimate):
     return estimate.high - estimate.low
 
 
+def reply_in(request):
+    return re.findall(r'"reply ([^"]*)"', request.user)[-1]
+
+
 def judge_of(kind, verdicts, **more):
-    """A judge that has a verdict for each of these replies, and none for another, as where a call times out."""
+    """A judge that has a verdict for each of these replies, and none for another, as
+    where a call times out."""
 
     def answer(request):
-        name = re.findall(r'"reply ([^"]*)"', request.user)[-1]
-        reply = {"rationale": f"about {name}", "value": verdicts.get(name)}
-        return (
-            reply
-            if name in verdicts
-            else ModelUnavailable("timed out", usage=Usage(calls=1))
-        )
+        name = reply_in(request)
+        if name not in verdicts:
+            return ModelUnavailable("timed out", usage=Usage(calls=1))
+        return {"rationale": f"about {name}", "value": verdicts[name]}
 
     return scripted(answer, name="helpfulness", feedback_value_type=kind, **more)[0]
 
 
 def asked(judge):
-    return [
-        re.findall(r'"reply ([^"]*)"', request.user)[-1]
-        for request in judge.model.requests
-    ]
+    return list(map(reply_in, judge.model.requests))
 
 
-# -- what is compared with what ------------------------------------------------------------------------------------------
+# -- what is compared with what --------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("memory", "label"), [(Memory(), False), (Memory(authority=("ana",)), True)]
 )
 def test_of_several_annotations_the_judges_policy_gives_the_label(memory, label):
-    rows = [said("t-1", who == "ana", who) for who in ("ana", "ben", "eva")]
+    rows = [
+        said("t-1", True, "ana"),
+        said("t-1", False, "ben"),
+        said("t-1", False, "eva"),
+        said("t-2", True),
+        # The content of t-2 once more.
+        Feedback(id="t-9", outputs="reply t-2", value=True, source="ben"),
+    ]
     judge = judge_of("bool", {"t-1": label, "t-2": True}, memory=memory)
-    again = Feedback(
-        id="t-9", outputs="reply t-2", value=True, source="ben"
-    )  # the content of t-2
-    result = evaluate(judge, [*rows, said("t-2", True), again])
+    result = evaluate(judge, rows)
     assert asked(judge) == ["t-1", "t-2"], "once each"
-    assert [case.id for case in result.cases] == ["t-1", "t-2"]
-    assert (result.cases[0].label, result.metrics["accuracy"].value) == (label, 1.0)
+    assert ids(result.cases) == ["t-1", "t-2"]
+    assert result.cases[0].label == label
+    assert result.metrics["accuracy"].value == 1.0
 
 
 def test_a_failed_judgment_is_unscored_and_not_wrong():
-    result = evaluate(
-        judge_of("bool", {"t-1": True}), [said("t-1", True), said("t-2", True)]
-    )
+    result = evaluate(judge_of("bool", {"t-1": True}), said_of(1, 2))
     assert (result.n, result.unscored, result.usage.calls) == (1, 1, 2)
     assert result.metrics["accuracy"].value == 1.0
-    assert (result.cases[1].error, result.cases[1].correct) == (
-        "ModelUnavailable: timed out",
-        None,
-    )
-    nothing = evaluate(judge_of("bool", {}), [said("t-1", True)])
-    assert (nothing.n, set(nothing.metrics.values())) == (0, {Estimate(value=None)})
+    failed = result.cases[1]
+    assert failed.error == "ModelUnavailable: timed out"
+    assert failed.correct is None
+    nothing = evaluate(judge_of("bool", {}), said_of(1))
+    assert nothing.n == 0
+    assert set(nothing.metrics.values()) == {Estimate(value=None)}
     assert "n/a" in str(nothing)
 
 
@@ -99,96 +106,78 @@ def test_a_case_without_labels_is_not_judged():
     judge = judge_of("bool", {"t-1": True})
     comment = said("t-2", rationale="too cold")
     result = evaluate(judge, [said("t-1", True), comment])
-    assert (result.n, result.unlabelled, asked(judge)) == (1, 1, ["t-1"])
+    assert (result.n, result.unlabelled) == (1, 1)
+    assert asked(judge) == ["t-1"]
     for rows in ([comment], []):
         with pytest.raises(InputError, match="there are no labelled cases"):
             evaluate(judge, rows)
 
 
-def remembering(**texts):
-    """A memory of cases with these replies."""
-    return Memory(
-        cases=tuple(
-            Case(
-                example=Example(
-                    id=name.replace("_", "-"), outputs=text, inputs="by the way"
-                ),
-                annotations=(),
-            )
-            for name, text in texts.items()
-        )
-    )
-
-
-@pytest.mark.parametrize(
-    ("memory", "taught"),
-    [
-        (remembering(t_1="reply t-1"), ["t-1"]),
-        # by its id, and by its content beside inputs that these instructions do not name
-        (remembering(t_1="changed since", old="reply t-2"), ["t-1", "t-2"]),
-    ],
-)
-def test_a_taught_case_counts_in_no_figure(memory, taught):
-    """The memory gives its label, so that every figure would be right by construction."""
-    judge = judge_of(
-        "bool", {"t-1": True, "t-2": True, "t-3": True, "t-4": False}, memory=memory
-    )
-    rows = [said(f"t-{i}", True) for i in (1, 2, 3, 4)]
-    result = evaluate(judge, rows)
-    left = 4 - len(taught)
-    assert (result.n, result.taught, list(result.taught_ids)) == (
-        left,
-        len(taught),
-        taught,
-    )
-    assert result.metrics["accuracy"].value == pytest.approx((left - 1) / left)
-    assert not {case.id for case in result.cases} & {*taught}
-    assert not {*asked(judge)} & {*taught}, "nor is it paid for"
-    named = f"{len(taught)} of 4 cases were taught and are left out of every figure: {', '.join(taught)}"
-    assert named in str(result).splitlines()
-    assert json.loads(json.dumps(result.to_dict()))["taught_ids"] == taught
-    other = judge.replace(memory=Memory())
-    assert evaluate(other, rows, against=judge).n == left, (
-        "nor one that only the other judge was taught"
-    )
+def remembering(texts):
+    """A memory of cases with these replies, beside inputs that no instructions name."""
+    cases = []
+    for name, text in texts.items():
+        example = Example(id=name, outputs=text, inputs="by the way")
+        cases.append(Case(example=example, annotations=()))
+    return Memory(cases=tuple(cases))
 
 
 @settings(max_examples=30, deadline=None)
 @given(by_id=st.sets(st.integers(0, 9)), by_content=st.sets(st.integers(0, 9)))
 def test_whatever_was_taught_in_whatever_way_counts_nowhere(by_id, by_content):
-    texts = {f"t_{n}": "another reply" for n in by_id} | {
-        f"old_{n}": f"reply t-{n}" for n in by_content
-    }
+    """The memory gives its label, so that every figure would be right by construction."""
+    texts = dict.fromkeys((f"t-{n}" for n in by_id), "another reply")
+    texts |= {f"old-{n}": f"reply t-{n}" for n in by_content}
+    taught = by_id | by_content
     judge = judge_of(
-        "bool", {f"t-{n}": True for n in range(10)}, memory=remembering(**texts)
+        "bool",
+        dict.fromkeys((f"t-{n}" for n in range(10)), True),
+        memory=remembering(texts),
     )
-    rows = [said(f"t-{n}", n not in by_id | by_content) for n in range(10)]
-    taught = {f"t-{n}" for n in by_id | by_content}
+    rows = [said(f"t-{n}", n not in taught) for n in range(10)]
     if len(taught) == len(rows):
         with pytest.raises(InputError, match="every labelled case"):
             evaluate(judge, rows)
         return
     result = evaluate(judge, rows)
-    assert set(result.taught_ids) == taught
-    assert (result.n, result.metrics["accuracy"].value) == (10 - len(taught), 1.0)
+    assert list(result.taught_ids) == [f"t-{n}" for n in sorted(taught)]
+    assert (result.n, result.taught) == (10 - len(taught), len(taught))
+    assert result.metrics["accuracy"].value == 1.0
+    assert not {*asked(judge)} & {*result.taught_ids}, "nor is it paid for"
+    assert sorted(asked(judge)) == sorted(ids(result.cases))
+
+
+def test_taught_cases_are_named_and_count_for_neither_judge():
+    memory = remembering({"t-1": "changed since", "old": "reply t-2"})
+    verdicts = {"t-1": True, "t-2": True, "t-3": True, "t-4": False}
+    judge = judge_of("bool", verdicts, memory=memory)
+    rows = said_of(1, 2, 3, 4)
+    result = evaluate(judge, rows)
+    assert result.metrics["accuracy"].value == 0.5
+    named = "2 of 4 cases were taught and are left out of every figure: t-1, t-2"
+    assert named in str(result).splitlines()
+    assert json.loads(json.dumps(result.to_dict()))["taught_ids"] == ["t-1", "t-2"]
+    other = judge.replace(memory=Memory())
+    both = evaluate(other, rows, against=judge)
+    assert both.n == 2, "nor one that only the other judge was taught"
 
 
 def test_taught_cases_are_a_figure_of_their_own_when_asked_for():
     judge = judge_of(
         "bool",
         {"t-1": False, "t-2": True, "t-3": True},
-        memory=remembering(t_1="reply t-1"),
+        memory=remembering({"t-1": "reply t-1"}),
     )
-    rows = [said(f"t-{i}", True) for i in (1, 2, 3)]
+    rows = said_of(1, 2, 3)
     assert evaluate(judge, rows).taught_accuracy is None
     result = evaluate(judge, rows, include_taught=True)
     seen = result.taught_accuracy
     assert seen is not None
-    assert (result.metrics["accuracy"].value, seen.value, result.n) == (1.0, 0.0, 2)
+    assert seen.value == 0.0
+    assert result.n == 2
+    assert result.metrics["accuracy"].value == 1.0
     assert "taught cases alone: accuracy 0.00 [0.00, 0.95], n = 1" in str(result)
-    with pytest.raises(
-        InputError, match="every labelled case \\(1\\) is in the judge's memory"
-    ):
+    with pytest.raises(InputError, match=r"every labelled case \(1\) is in the judge"):
         evaluate(judge, rows[:1])
     alone = evaluate(judge, rows[:1], include_taught=True)
     assert (alone.n, alone.taught, alone.taught_accuracy) == (0, 1, seen)
@@ -199,40 +188,42 @@ def test_taught_cases_are_a_figure_of_their_own_when_asked_for():
 )
 def test_swapped_arguments_are_told(swapped):
     judge = judge_of("bool", {})
+    message = r"the judge comes first, and this is a (list|str|NoneType)"
     for call in (evaluate, next_cases):
-        with pytest.raises(
-            TypeError, match=r"the judge comes first, and this is a (list|str|NoneType)"
-        ):
+        with pytest.raises(TypeError, match=message):
             call(swapped, judge)
     with pytest.raises(TypeError, match="against=judge"):
-        evaluate(judge, [said("t-1", True)], against="1")  # type: ignore[arg-type]
+        evaluate(judge, said_of(1), against="1")  # type: ignore[arg-type]
 
 
 async def test_concurrency_out_and_progress_reach_the_judge(tmp_path):
-    steps = list[object]()
+    steps = []
     judge = judge_of("bool", {"t-1": True})
     out = tmp_path / "out.jsonl"
     await aevaluate(
         judge,
-        [said("t-1", True)],
+        said_of(1),
         concurrency=3,
         out=out,
         progress=lambda *step: steps.append(step),
     )
-    assert (steps, list(read_judgments(out).judgments)) == ([("judge", 1, 1)], ["t-1"])
+    assert steps == [("judge", 1, 1)]
+    assert list(read_judgments(out).judgments) == ["t-1"]
     with pytest.raises(InputError, match="concurrency"):
-        await aevaluate(judge, [said("t-1", True)], concurrency=0)
+        await aevaluate(judge, said_of(1), concurrency=0)
 
 
-# -- what is measured ----------------------------------------------------------------------------------------------------
+# -- what is measured ------------------------------------------------------------------
 
 
 def many(kind, pairs, groups=None):
-    verdicts = {f"t-{i}": value for i, (value, _) in enumerate(pairs)}
-    meta = [
-        {} if groups is None else {"group": f"g-{groups(i)}"} for i in range(len(pairs))
-    ]
-    rows = [said(f"t-{i}", label, meta=meta[i]) for i, (_, label) in enumerate(pairs)]
+    """Evaluate a judge with these pairs of a verdict and a label."""
+    verdicts = {}
+    rows = []
+    for n, (value, label) in enumerate(pairs):
+        meta = {"group": f"g-{groups(n)}"} if groups else {}
+        verdicts[f"t-{n}"] = value
+        rows.append(said(f"t-{n}", label, meta=meta))
     return evaluate(judge_of(kind, verdicts), rows)
 
 
@@ -240,7 +231,8 @@ def many(kind, pairs, groups=None):
     ("kind", "pairs", "metrics", "wrong"),
     [
         ("A|B|tie", TABLE, {"accuracy": 0.7, "kappa": 0.4}, list(range(20, 35))),
-        # those that are furthest apart come first, and of floats a tenth of the scale is the same
+        # Those that are furthest apart come first, and of floats a tenth of the scale
+        # is the same.
         (
             "int:1..5",
             [(1, 1), (2, 3), (5, 5), (4, 2), (3, 3)],
@@ -258,47 +250,38 @@ def many(kind, pairs, groups=None):
 )
 def test_every_value_type_has_its_measures(kind, pairs, metrics, wrong):
     result = many(kind, pairs)
-    assert {
-        name: figure.value for name, figure in result.metrics.items()
-    } == pytest.approx(metrics, abs=0.005)
-    assert [case.id for case in result.disagreements] == [f"t-{n}" for n in wrong]
-    assert all(name.split("_")[0] in str(result) for name in metrics)
+    assert ids(result.disagreements) == [f"t-{n}" for n in wrong]
+    assert result.metrics.keys() == metrics.keys()
+    for name, value in metrics.items():
+        assert result.metrics[name].value == pytest.approx(value, abs=0.005)
+        assert name.split("_")[0] in str(result)
 
 
 def test_the_confusion_matrix_has_people_in_rows():
     labels = many("A|B|tie", TABLE)
     assert labels.labels == ("A", "B", "tie")
-    assert labels.confusion == (
-        (20, 10, 0),
-        (5, 15, 0),
-        (0, 0, 0),
-    )  # 10 times people said A and the judge B
-    assert all(
-        figure.low < figure.value < figure.high for figure in labels.metrics.values()
-    )
-    for kind, pair in (
-        ("int:0..100", (10, 20)),
-        ("float:0..1", (0.1, 0.2)),
-        ("str", ("x", "y")),
-    ):
-        assert (many(kind, [pair]).labels, many(kind, [pair]).confusion) == ((), ())
+    # Ten times people said A and the judge B.
+    assert labels.confusion == ((20, 10, 0), (5, 15, 0), (0, 0, 0))
+    for figure in labels.metrics.values():
+        assert figure.low < figure.value < figure.high
+
+
+@pytest.mark.parametrize(
+    ("kind", "pair"),
+    [("int:0..100", (10, 20)), ("float:0..1", (0.1, 0.2)), ("str", ("x", "y"))],
+)
+def test_many_labels_have_no_confusion_matrix(kind, pair):
+    result = many(kind, [pair])
+    assert result.labels == ()
+    assert result.confusion == ()
 
 
 def test_five_of_five_is_no_proof_of_perfection():
     right = many("bool", [(True, True)] * 3 + [(False, False)] * 2).metrics
-    assert (right["accuracy"].value, right["accuracy"].low) == (
-        1.0,
-        pytest.approx(0.4629, abs=1e-4),
-    )
-    assert (
-        right["kappa"].value,
-        right["kappa"].high,
-        (right["kappa"].low or 0) < 0,
-    ) == (
-        1.0,
-        1.0,
-        True,
-    )
+    assert right["accuracy"].value == 1.0
+    assert right["accuracy"].low == pytest.approx(0.4629, abs=1e-4)
+    assert right["kappa"].value == right["kappa"].high == 1.0
+    assert right["kappa"].low < 0
 
 
 @pytest.mark.parametrize(
@@ -328,38 +311,33 @@ def test_cases_of_one_group_count_together():
 def test_an_evaluation_prints_and_dumps_json():
     result = many("bool", [(True, True), (False, True), (False, False), (True, True)])
     text = str(result)
-    assert text.splitlines()[0].startswith(
+    assert text.startswith(
         "Of the cases that people call true, the judge calls 67 % true (n = 3); of"
     )
-    assert "\n\nhelpfulness (bool) on scripted, memory " in text
-    counts = "n = 4 of 4 cases; 0 unscored (no verdict), 0 without a label"
     for words in (
-        counts,
+        "\n\nhelpfulness (bool) on scripted, memory ",
+        "n = 4 of 4 cases; 0 unscored (no verdict), 0 without a label",
         "accuracy",
         "people say true, the judge says: 2 true, 1 false",
     ):
         assert words in text
     plain = json.loads(json.dumps(result.to_dict()))
-    assert (plain["metrics"]["accuracy"]["value"], plain["confusion"]) == (
-        0.75,
-        [[2, 1], [0, 1]],
-    )
-    assert (plain["usage"]["calls"], plain["disagreements"]) == (4, ["t-1"])
+    assert plain["metrics"]["accuracy"]["value"] == 0.75
+    assert plain["confusion"] == [[2, 1], [0, 1]]
+    assert plain["usage"]["calls"] == 4
+    assert plain["disagreements"] == ["t-1"]
 
 
-# -- comparison ----------------------------------------------------------------------------------------------------------
+# -- comparison ------------------------------------------------------------------------
 
 
-def cases(*pairs, start=0, groups=None):
-    return [
-        ScoredCase(
-            id=f"t-{i}",
-            value=value,
-            label=label,
-            group=None if groups is None else f"g{groups(i)}",
-        )
-        for i, (value, label) in enumerate(pairs, start)
-    ]
+def cases(*values, label=True, start=0, groups=None):
+    """Cases of one label, and what a judge says of each."""
+    scored = []
+    for n, value in enumerate(values, start):
+        group = f"g{groups(n)}" if groups else None
+        scored.append(ScoredCase(id=f"t-{n}", value=value, label=label, group=group))
+    return scored
 
 
 def test_a_judge_that_fixes_many_is_ahead():
@@ -367,11 +345,8 @@ def test_a_judge_that_fixes_many_is_ahead():
     after = many("bool", [(True, True)] * 32)
     result = compare(before, after)
     assert (result.verdict, result.n, result.left_out) == ("ahead", 32, 0)
-    assert (result.broken, result.first.value, result.second.value) == (
-        (),
-        20 / 32,
-        1.0,
-    )
+    assert (result.first.value, result.second.value) == (20 / 32, 1.0)
+    assert result.broken == ()
     assert result.fixed == tuple(f"t-{i}" for i in range(12))
     assert result.difference.value == pytest.approx(12 / 32)
     assert compare(after, before).verdict == "behind"
@@ -388,91 +363,72 @@ def test_a_judge_that_fixes_many_is_ahead():
     ],
 )
 def test_few_fixed_cases_are_no_proof(fixed, same, p, verdict):
-    result = compare(
-        cases(*[(False, True)] * fixed, *[(True, True)] * same),
-        cases(*[(True, True)] * (fixed + same)),
-    )
+    before = [False] * fixed + [True] * same
+    after = [True] * len(before)
+    result = compare(cases(*before), cases(*after))
     assert result.verdict == verdict
     assert result.mcnemar_p == pytest.approx(p)
     assert ("no clear difference" in str(result)) == (verdict == "tied")
 
 
+def failed(name):
+    return ScoredCase(id=name, label=True, error="timed out")
+
+
 def test_only_cases_that_both_scored_count():
-    before = [
-        *cases((True, True), (False, True)),
-        ScoredCase(id="t-2", label=True, error="timed out"),
-    ]
-    after = [
-        *cases((True, True)),
-        ScoredCase(id="t-1", label=True, error="timed out"),
-        *cases((True, True), start=2),
-    ]
+    before = [*cases(True, False), failed("t-2")]
+    after = [*cases(True), failed("t-1"), *cases(True, start=2)]
     result = compare(before, after)
     assert (result.n, result.left_out) == (1, 2)
-    right = cases((True, True))
-    wrong = cases((True, False))
-    for first, second, message in (
-        (before[2:], after, "no case was scored in both"),
-        (right, wrong, "'t-0' has label true in the first and false in the second"),
-    ):
-        with pytest.raises(InputError, match=message):
-            compare(first, second)
+    with pytest.raises(InputError, match="no case was scored in both"):
+        compare([failed("t-2")], after)
+    message = "'t-0' has label true in the first and false in the second"
+    with pytest.raises(InputError, match=message):
+        compare(cases(True), cases(True, label=False))
 
 
 @pytest.mark.parametrize(
     ("wrong", "n", "groups", "verdict"),
     [
         (8, 80, None, "ahead"),
-        (
-            8,
-            80,
-            lambda i: i // 8,
-            "tied",
-        ),  # all that was fixed is in one document of ten
+        # All that was fixed is in one document of ten.
+        (8, 80, lambda i: i // 8, "tied"),
         (32, 32, lambda i: i % 3, "tied"),
     ],
 )
 def test_grouped_cases_are_compared_by_group(wrong, n, groups, verdict):
-    before = cases(*[(i >= wrong, True) for i in range(n)], groups=groups)
-    result = compare(before, cases(*[(True, True)] * n))
+    before = [False] * wrong + [True] * (n - wrong)
+    after = [True] * n
+    result = compare(cases(*before, groups=groups), cases(*after))
     assert result.verdict == verdict
     assert result.difference.value == pytest.approx(wrong / n)
-    assert (
-        "too few groups for an interval: there are 3, and 10 are needed" in str(result)
-    ) == (wrong == 32)
+    why = "too few groups for an interval: there are 3, and 10 are needed"
+    assert (why in str(result)) == (wrong == 32)
 
 
-# -- feedback before a judge learns from it; the command: tests/cli/test_check.py --------------------------------------
+# -- feedback before a judge learns from it; the command: tests/cli/test_check.py ------
 
 
 def test_labels_that_nobody_gave_and_large_numbers_are_counted():
-    assert review_feedback(
-        [said(f"t-{n}", True) for n in range(3)], ValueType.of("bool")
-    ).labels == {
-        "true": 3,
-        "false": 0,
-    }
-    large = review_feedback(
-        [said(f"t-{n}", 1_000_000.0 + n) for n in range(9)],
-        ValueType.of("float:0..2000000"),
-    )
-    assert len(large.labels) == 9
+    three = review_feedback(said_of(1, 2, 3), ValueType.of("bool"))
+    assert three.labels == {"true": 3, "false": 0}
+    large = [said(f"t-{n}", 1_000_000.0 + n) for n in range(9)]
+    review = review_feedback(large, ValueType.of("float:0..2000000"))
+    assert len(review.labels) == 9
 
 
-def test_numbers_within_the_tolerance_of_the_scale_are_no_conflict():
-    scale = ValueType.of("float:0..1")
-    near = review_feedback([said("t-1", 0.70), said("t-1", 0.71, "ben")], scale)
-    far = review_feedback([said("t-1", 0.70), said("t-1", 0.95, "ben")], scale)
-    assert (len(near.conflicts), len(far.conflicts)) == (0, 1)
+@pytest.mark.parametrize(("other", "conflicts"), [(0.71, 0), (0.95, 1)])
+def test_numbers_within_the_tolerance_of_the_scale_are_no_conflict(other, conflicts):
+    rows = [said("t-1", 0.70), said("t-1", other, "ben")]
+    review = review_feedback(rows, ValueType.of("float:0..1"))
+    assert len(review.conflicts) == conflicts
 
 
 def test_of_people_on_a_scale_it_matters_how_far_they_are_apart():
-    labels = {"ana": (1, 5, 2, 4), "ben": (1, 5, 2, 5)}
-    rows = [
-        said(f"t-{n}", label, source)
-        for source, scores in labels.items()
-        for n, label in enumerate(scores)
-    ]
+    rows = []
+    for source, scores in {"ana": (1, 5, 2, 4), "ben": (1, 5, 2, 5)}.items():
+        for n, label in enumerate(scores):
+            rows.append(said(f"t-{n}", label, source))
     alpha = review_feedback(rows, ValueType.of("int:1..5")).alpha
     assert alpha is not None
     assert 0.9 < alpha < 1
