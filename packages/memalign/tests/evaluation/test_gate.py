@@ -25,6 +25,7 @@ from memalign.evaluation import (
 from memalign.models.base import ChatRequest
 from memalign.testing import ScriptedAnswer, ScriptedChatModel
 from memalign.types import Feedback, as_json
+from tests.support.lists import table
 from tests.support.scripted import scripted
 
 ITEM = re.compile(r"item (\d+)")
@@ -33,7 +34,7 @@ ITEM = re.compile(r"item (\d+)")
 def judge_that(
     wrong: Callable[[int], bool], *, name: str = "tone", **changes: Any
 ) -> tuple[Judge, ScriptedChatModel]:
-    """A judge that says the label, even numbers true, but for the items that it gets `wrong`."""
+    """A judge that says the label, even numbers true, but for what it gets `wrong`."""
 
     def answer(request: ChatRequest) -> ScriptedAnswer:
         number = int(ITEM.findall(request.user)[-1])
@@ -42,17 +43,13 @@ def judge_that(
     return scripted(answer, name=name, **changes)
 
 
-def labelled(count: int, **more: Any) -> list[Feedback]:
-    return [
-        Feedback(
-            id=f"h-{number}",
-            outputs=f"item {number}",
-            value=number % 2 == 0,
-            source="ana",
-            **more,
-        )
-        for number in range(count)
-    ]
+def labelled(count: int) -> list[Feedback]:
+    rows = []
+    for n in range(count):
+        text = f"item {n}"
+        row = Feedback(id=f"h-{n}", outputs=text, value=n % 2 == 0, source="ana")
+        rows.append(row)
+    return rows
 
 
 def never(_: int) -> bool:
@@ -60,20 +57,26 @@ def never(_: int) -> bool:
 
 
 def decide(
-    judge: Judge, rows: list[Feedback], against: Judge | None = None, **more: Any
+    judge: Judge,
+    rows: list[Feedback],
+    against: Judge | None = None,
+    judged: Any = (),
+    **demands: Any,
 ) -> GateResult:
     """The gate on the cases that neither judge has met."""
-    demands = {
-        name: more.pop(name) for name in ("minimum", "not_worse_than") if name in more
-    }
-    return gate(evaluate(judge, rows, against=against, **more), **demands)
+    evaluation = evaluate(judge, rows, against=against, judged=judged)
+    return gate(evaluation, **demands)
 
 
 def tenth(number: int) -> bool:
     return number % 10 == 0
 
 
-# -- a minimum ---------------------------------------------------------------------------------------------------------
+def third(number: int) -> bool:
+    return number % 3 == 0
+
+
+# -- a minimum -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -87,30 +90,25 @@ def tenth(number: int) -> bool:
         (lambda number: number % 2 == 1, 60, 0.7, "worse"),  # always true
     ],
 )
-def test_the_whole_interval_must_reach_the_minimum(
-    wrong: Callable[[int], bool], count: int, least: float, outcome: str
-) -> None:
-    result = decide(
-        judge_that(wrong)[0],
-        labelled(count),
-        minimum={"accuracy": least, "kappa": least},
-    )
-    assert {each.demand: each.outcome for each in result.criteria}[
-        f"kappa at least {least}"
-    ] == outcome
+def test_the_whole_interval_must_reach_the_minimum(wrong, count, least, outcome):
+    minimum = {"accuracy": least, "kappa": least}
+    result = decide(judge_that(wrong)[0], labelled(count), minimum=minimum)
+    kappa = (f"kappa at least {least}", outcome)
+    assert kappa in table(result.criteria, "demand", "outcome")
     assert result.outcome == outcome
 
 
-def test_too_few_cases_or_labels_are_told() -> None:
-    result = decide(judge_that(tenth)[0], labelled(50), minimum={"accuracy": 0.85})
+@pytest.mark.parametrize(
+    ("wrong", "rows", "minimum", "words"),
+    [
+        (tenth, labelled(50), {"accuracy": 0.85}, r"about \d+ more cases would settle"),
+        (never, labelled(40)[::2], {"kappa": 0.5}, "give no figure"),
+    ],
+)
+def test_too_few_cases_or_labels_are_told(wrong, rows, minimum, words):
+    result = decide(judge_that(wrong)[0], rows, minimum=minimum)
     assert result.outcome == "too few cases"
-    assert re.search(r"about \d+ more cases would settle it", str(result))
-    alike = decide(
-        judge_that(never)[0],
-        [row for row in labelled(40) if row.value],
-        minimum={"kappa": 0.5},
-    )
-    assert (alike.outcome, "give no figure" in str(alike)) == ("too few cases", True)
+    assert re.search(words, str(result))
 
 
 @pytest.mark.parametrize(
@@ -124,45 +122,30 @@ def test_too_few_cases_or_labels_are_told() -> None:
         ({"minimum": {"accuracy": 85}}, "accuracy is at most 1"),
     ],
 )
-def test_an_impossible_demand_is_wrong_use(
-    demand: dict[str, Any], message: str
-) -> None:
+def test_an_impossible_demand_is_wrong_use(demand, message):
     with pytest.raises(InputError, match=message):
         check_criteria(judge_that(never)[0], **{"minimum": {}} | demand)
 
 
-# -- a baseline, and the cases that count --------------------------------------------------------------------------------
+# -- a baseline ------------------------------------------------------------------------
 
 
-def test_only_a_worse_judge_is_stopped() -> None:
+@pytest.mark.parametrize(
+    ("wrong", "count", "outcome"),
+    [
+        (third, 200, "worse"),
+        (lambda number: number % 10 == 1, 600, "pass"),
+        (lambda number: number % 10 == 1, 40, "too few cases"),
+    ],
+)
+def test_only_a_worse_judge_is_stopped(wrong, count, outcome):
     base, _ = judge_that(tenth, instructions="Polite, then? {{ outputs }}")
-    worse, _ = judge_that(lambda number: number % 3 == 0)
-    same, _ = judge_that(lambda number: number % 10 == 1)
-    for judge, count, outcome in (
-        (worse, 200, "worse"),
-        (same, 600, "pass"),
-        (same, 40, "too few cases"),
-    ):
-        assert (
-            decide(judge, labelled(count), against=base, not_worse_than=5).outcome
-            == outcome
-        )
+    judge, _ = judge_that(wrong)
+    result = decide(judge, labelled(count), against=base, not_worse_than=5)
+    assert result.outcome == outcome
 
 
-def test_taught_cases_do_not_count() -> None:
-    judge, _ = judge_that(never)
-    rows = labelled(60)
-    taught = judge.align(
-        [Feedback(id=row.id, outputs=row.outputs, value=row.value) for row in rows[:10]]
-    ).judge
-    assert decide(taught, rows, minimum={"kappa": 0.3}).n == 50
-    with pytest.raises(
-        InputError, match="every labelled case \\(10\\) is in the judge's memory"
-    ):
-        decide(taught, rows[:10], minimum={"kappa": 0.3})
-
-
-# -- judgments of a file -------------------------------------------------------------------------------------------------
+# -- judgments of a file ---------------------------------------------------------------
 
 
 DEMAND: dict[str, Any] = {"minimum": {"kappa": 0.5}}
@@ -175,7 +158,7 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "judged.jsonl"
 
 
-def test_judgments_of_another_judge_count_for_nothing(file: Path) -> None:
+def test_judgments_of_another_judge_count_for_nothing(file):
     judge, _ = judge_that(never)
     taught = judge.align(
         [Feedback(id="t-1", outputs="item 1000", value=True, source="ana")]
@@ -187,23 +170,22 @@ def test_judgments_of_another_judge_count_for_nothing(file: Path) -> None:
         judge.replace(model=ScriptedChatModel(lambda _: {}, name="another")),
     ]
     for other in others:
-        with pytest.raises(
-            InputError,
-            match="was judged by another judge, or by tone with another model",
-        ):
+        message = "was judged by another judge, or by tone with another model"
+        with pytest.raises(InputError, match=message):
             decide(other, labelled(60), judged=file, **DEMAND)
 
 
-def test_another_name_or_label_asks_no_model(file: Path) -> None:
+def test_another_name_or_label_asks_no_model(file):
     renamed, model = judge_that(never, name="warmth")
     rows = labelled(60)
     rows[3] = Feedback(id="h-3", outputs="item 3", value=True)
     for cases in (labelled(60), rows):
         result = decide(renamed, cases, judged=file, **DEMAND)
-        assert (result.judge, result.outcome, model.requests) == ("warmth", "pass", [])
+        assert (result.judge, result.outcome) == ("warmth", "pass")
+    assert model.requests == []
 
 
-def test_a_missing_or_changed_case_is_named(file: Path) -> None:
+def test_a_missing_or_changed_case_is_named(file):
     changed = Feedback(id="h-3", outputs="item 30", value=True)
     for rows, message in (
         (labelled(80), "has no judgment for 'h-60' and of 19 others"),
@@ -213,34 +195,27 @@ def test_a_missing_or_changed_case_is_named(file: Path) -> None:
             decide(judge_that(never)[0], rows, judged=file, **DEMAND)
 
 
-def test_each_judge_finds_its_own_file(file: Path, tmp_path: Path) -> None:
+def test_each_judge_finds_its_own_file(file, tmp_path):
     judge, model = judge_that(never)
     base = judge.replace(instructions="Kind? {{ outputs }}")
     base.judge_many(labelled(60), out=tmp_path / "base.jsonl")
     calls = len(model.requests)
     files = [tmp_path / "base.jsonl", file]
-    assert (
-        decide(judge, labelled(60), base, not_worse_than=50, judged=files).outcome
-        == "pass"
-    )
+    result = decide(judge, labelled(60), base, not_worse_than=50, judged=files)
+    assert result.outcome == "pass"
     assert len(model.requests) == calls
 
 
-def test_a_result_is_junit_markdown_and_json() -> None:
+def test_a_result_is_junit_markdown_and_json():
     base, _ = judge_that(never, instructions="Polite, then? {{ outputs }}")
-    judge, _ = judge_that(lambda number: number % 3 == 0)
-    rows = [
-        Feedback(id=f"<b>|{row.id}", outputs=row.outputs, value=row.value)
-        for row in labelled(60)
-    ]
+    judge, _ = judge_that(third)
+    rows = labelled(60)
+    rows[0] = Feedback(id="<b>|h-0", outputs="item 0", value=True)
     evaluation = evaluate(judge, rows, against=base)
     result = gate(evaluation, minimum={"kappa": 0.3}, not_worse_than=5)
     suite = ET.fromstring(junit_xml(result))[0]
-    assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == (
-        "2",
-        "1",
-        "1",
-    )
+    counts = {"tests": "2", "failures": "1", "skipped": "1"}
+    assert counts.items() <= suite.attrib.items()
     assert len(suite.findall("testcase/failure")) == 1
     plain = json.loads(json.dumps(as_json(result)))
     assert plain["outcome"] == "worse"
