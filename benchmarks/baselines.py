@@ -1,4 +1,4 @@
-"""What needs no language model: four classifiers of taught cases, and rules mined from comments.
+"""Four classifiers of taught cases, which need no language model.
 
 A judge that is behind one of them is not worth its calls yet.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,165 +19,102 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from memalign import Example, Feedback, Memory, aio
-from memalign.align.mining import mined
-from memalign.content import sides_of, words_of
-from memalign.judge.code_tests import Reading, holds
-from memalign.memory import Annotation, Case
+from memalign import Example, aio
+from memalign.content import words_of
 from memalign.memory.retrieval import embedding_text
 from memalign.models.wordllama import WordLlamaEmbedding
-from memalign.values import Value, ValueType
+from memalign.values import Value
 
-Labelled = Sequence[tuple[Example, Value]]
-Baseline = Callable[[Labelled, Sequence[Example]], list[Value]]
-Ruled = Callable[[Example], Value | None]
-
-SIDES = ("A", "B")
-
-
-def ruled(taught: Sequence[Feedback], value_type: ValueType) -> Ruled | None:
-    """Return a judge that has only the tests mined from feedback; None if none was mined.
-
-    Its verdict is the label that the first test with a finding means. If none has a finding, it is
-    the other one of two labels, or None if there are more.
-    """
-    fields: dict[str, None] = {}
-    for row in taught:
-        fields |= dict.fromkeys(row.content)
-    memory = _remembered(taught)
-    tests = mined(memory, value_type, tuple(fields))
-    if not tests:
-        return None
-    others = [label for label in value_type.labels if label != tests[0].value]
-    otherwise = others[0] if len(others) == 1 else None
-
-    def verdict(example: Example) -> Value | None:
-        reading = Reading(example.content)
-        for test in tests:
-            if holds(test, reading) == test.holds:
-                return test.value
-        return otherwise
-
-    return verdict
+Examples = Sequence[Example]
+Values = list[Value]
+Features = Callable[[Examples], Any]
+Baseline = Callable[[Examples, Values, Examples], Values]
+"""From taught cases, their labels and unseen cases to verdicts."""
 
 
-def _remembered(rows: Iterable[Feedback]) -> Memory:
-    """Return a memory of the rows' cases in which nothing was distilled."""
-    examples: dict[str, Example] = {}
-    annotations: dict[str, list[Annotation]] = {}
-    for row in rows:
-        if row.example is not None:
-            examples.setdefault(row.id, row.example)
-            given = annotations.setdefault(row.id, [])
-            given.append(Annotation.of(row))
-    known = sorted(examples.values(), key=lambda example: example.id)
-    cases = []
-    for example, vector in zip(known, vectors(known), strict=True):
-        case = Case(
-            example=example,
-            annotations=tuple(annotations[example.id]),
-            vector=vector.tobytes(),
-        )
-        cases.append(case)
-    return Memory(cases=tuple(cases), embedding_model=WordLlamaEmbedding.name)
-
-
-def vectors(cases: Sequence[Example]) -> Any:
-    """Return the in-process embedder's vectors of cases, one in each row."""
-    texts = [embedding_text(case) for case in cases]
-    return aio.run(WordLlamaEmbedding().embed(texts)).astype("<f4")
-
-
-def majority(taught: Labelled, cases: Sequence[Example]) -> list[Value]:
+def majority(taught: Examples, labels: Values, cases: Examples) -> Values:
     """Give every case the commonest label."""
-    counts = Counter(label for _, label in taught)
-    commonest, _ = counts.most_common(1)[0]
+    counts = Counter(labels)
+    [(commonest, _)] = counts.most_common(1)
     return [commonest] * len(cases)
 
 
-def _classified(model: Any, features: Callable[[Sequence[Example]], Any]) -> Baseline:
+def _classified(model: Any, features: Features) -> Baseline:
     """Return a classifier that is fitted to the taught labels, if they are not all alike."""
 
-    def judged(taught: Labelled, cases: Sequence[Example]) -> list[Value]:
-        examples, labels = zip(*taught, strict=True)
+    def judged(taught: Examples, labels: Values, cases: Examples) -> Values:
         if len(set(labels)) == 1:
-            return majority(taught, cases)
-        seen = features(examples)
+            return majority(taught, labels, cases)
+        seen = features(taught)
         model.fit(seen, labels)
         unseen = features(cases)
-        verdicts: list[Value] = model.predict(unseen).tolist()
+        verdicts: Values = model.predict(unseen).tolist()
         return verdicts
 
     return judged
 
 
-def _features(cases: Sequence[Example]) -> Any:
-    """Return plain features of each case; those of a pair are one side's less the other's."""
-    rows = []
-    for case in cases:
-        first, *second = map(_of_text, _each_side(case.content))
-        rows.append(first - second[0] if second else first)
+def _vectors(cases: Examples) -> Any:
+    """Return the in-process embedder's vectors of cases, one in each row."""
+    texts = [embedding_text(case) for case in cases]
+    embedded = WordLlamaEmbedding().embed(texts)
+    return aio.run(embedded)
+
+
+def _features(cases: Examples) -> Any:
+    """Return plain features of each case, one case in each row."""
+    rows = [_of_case(case) for case in cases]
     return np.array(rows)
 
 
-def _each_side(content: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return each side of a pair alone; the whole content if it is no pair."""
-    sides = sides_of(content, SIDES)
-    if len(sides) != len(SIDES):
-        return [content]
-    alone: list[Mapping[str, Any]] = []
-    for side in SIDES:
-        fields = {}
-        for name, field in content.items():
-            fields[name] = _one_side(field, side)
-        alone.append(fields)
-    return alone
+def _of_case(case: Example) -> Any:
+    """Return plain features of a case; those of a pair are A's less B's."""
+    outputs = case.outputs
+    if isinstance(outputs, dict) and "B" in outputs:
+        first = _of_text(outputs["A"], case)
+        second = _of_text(outputs["B"], case)
+        return first - second
+    return _of_text(outputs, case)
 
 
-def _one_side(field: Any, side: str) -> Any:
-    """Return a field with one of its sides; its other entries stay, beside a side named A."""
-    if not isinstance(field, dict) or not field.keys() >= set(SIDES):
-        return field
-    beside = {key: value for key, value in field.items() if key not in SIDES}
-    if not beside:
-        return field[side]
-    first, _ = SIDES
-    return {first: field[side], **beside}
-
-
-def _of_text(content: Mapping[str, Any]) -> Any:
-    """Return the length of the outputs, and the shares of their words that other fields have."""
-    outputs = content["outputs"]
-    texts = words_of("outputs", outputs)
+def _of_text(field: Any, case: Example) -> Any:
+    """Return a text's length, and the shares of its words that the case's other fields have."""
+    texts = words_of("outputs", field)
     length = sum(map(len, texts))
-    words = _words(outputs)
-    most = max(len(words), 1)
     features = [math.log1p(length)]
-    for name in ("expectations", "inputs"):
-        common = words & _words(content.get(name))
+    words = _words(field)
+    most = max(len(words), 1)
+    for other in (case.expectations, case.inputs):
+        common = words & _words(other)
         features.append(len(common) / most)
     return np.array(features)
 
 
-def _words(content: Any) -> set[str]:
-    text = " ".join(words_of("outputs", content))
-    return set(re.findall(r"\w+", text.lower()))
+def _words(field: Any) -> set[str]:
+    texts = words_of("outputs", field)
+    text = " ".join(texts).lower()
+    words = re.findall(r"\w+", text)
+    return set(words)
 
 
 def _counted(case: Example) -> list[str]:
     """Return the words of an item, each with its field."""
-    words = []
-    for name in ("inputs", "outputs"):
-        for word in _words(getattr(case, name)):
-            words.append(f"{name}:{word}")
-    return words
+    counted = []
+    for word in _words(case.inputs):
+        counted.append(f"inputs:{word}")
+    for word in _words(case.outputs):
+        counted.append(f"outputs:{word}")
+    return counted
 
 
-_regression = make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000))
-_bayes = make_pipeline(CountVectorizer(analyzer=_counted), MultinomialNB())
+_nearest = KNeighborsClassifier(5, metric="cosine")
+_logistic = LogisticRegression(max_iter=2000)
+_regression = make_pipeline(StandardScaler(), _logistic)
+_counts = CountVectorizer(analyzer=_counted)
+_bayes = make_pipeline(_counts, MultinomialNB())
 BASELINES: dict[str, Baseline] = {
     "majority": majority,
-    "neighbours": _classified(KNeighborsClassifier(5, metric="cosine"), vectors),
+    "neighbours": _classified(_nearest, _vectors),
     "features": _classified(_regression, _features),
     "words": _classified(_bayes, list),
 }

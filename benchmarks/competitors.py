@@ -1,14 +1,14 @@
-"""MLflow's MemAlign and DSPy's MIPROv2, SIMBA and GEPA for scale.py.
+"""MLflow's MemAlign and DSPy's GEPA for scale.py.
 
 They run in an environment of their own:
 
     python -m venv .competitors
-    .competitors/bin/pip install mlflow==3.17.2 dspy==3.4.1 gepa==0.1.4 optuna==5.0.0
+    .competitors/bin/pip install mlflow==3.17.2 dspy==3.4.1 gepa==0.1.4
 
 A JSON line in gets a JSON line out: the first sets up a method with its rows, those after it name
 what to do. Each is used as its documentation shows, with its defaults (`light` where there is a
-choice). DSPy's learn from the label and the expert's comment as outputs of an example; the metric
-is agreement with the label, and GEPA's feedback is the comment.
+choice). GEPA learns from the label and the expert's comment as outputs of an example; its metric is
+agreement with the label, and its feedback is the comment.
 """
 
 from __future__ import annotations
@@ -38,7 +38,6 @@ class MemAlign:
         from mlflow.genai.judges.optimizers import MemAlignOptimizer
 
         model = f"openai:/{setup['model']}"
-        embedding = "openai:/text-embedding-3-small"
         self.judge = make_judge(
             name="house",
             model=model,
@@ -46,95 +45,29 @@ class MemAlign:
             feedback_value_type=bool,
         )
         self.optimizer = MemAlignOptimizer(
-            reflection_lm=model, embedding_model=embedding
+            reflection_lm=model,
+            embedding_model="openai:/text-embedding-3-small",
         )
         self.traces = [_trace(row) for row in setup["rows"]]
-        self.judge.align(self.traces[:2], self.optimizer)(**WARM)
+        warmed = self.judge.align(self.traces[:2], self.optimizer)
+        warmed(**WARM)
 
     def align(self, first: int, end: int) -> None:
         """Learn some of the traces."""
-        self.judge = self.judge.align(self.traces[first:end], self.optimizer)
+        traces = self.traces[first:end]
+        self.judge = self.judge.align(traces, self.optimizer)
 
     def withdraw(self, place: int) -> None:
         """Forget one."""
-        self.judge = self.judge.unalign([self.traces[place]])
+        trace = self.traces[place]
+        self.judge = self.judge.unalign([trace])
 
     def __call__(self, item: Row) -> Any:
         """Return the verdict; None if there is none."""
         feedback = self.judge(**item)
-        return None if feedback.error is not None else feedback.value
-
-
-class Optimized:
-    """A program of DSPy that one of its optimizers has compiled."""
-
-    def __init__(self, setup: Row) -> None:
-        import gepa  # noqa: F401  # what is loaded once is loaded before any clock
-        import optuna  # noqa: F401
-
-        self.name = setup["method"]
-        self.threads = setup["threads"]
-        model = dspy.LM(f"openai/{setup['model']}", temperature=0.0)
-        dspy.configure(lm=model, num_threads=self.threads)
-        fields: Row = {
-            "inputs": (str, dspy.InputField()),
-            "outputs": (str, dspy.InputField()),
-            "rationale": (str, dspy.OutputField()),
-            "result": (bool, dspy.OutputField()),
-        }
-        self.program = dspy.Predict(dspy.Signature(fields, setup["instructions"]))
-        self.examples = [_example(row) for row in setup["rows"]]
-        self(WARM)
-
-    def align(self, first: int, end: int) -> None:
-        """Optimize on the examples."""
-        examples = self.examples[first:end]
-        optimizer: Any
-        if self.name == "MIPROv2":
-            optimizer = dspy.MIPROv2(
-                metric=agrees, auto="light", num_threads=self.threads
-            )
-        elif self.name == "SIMBA":
-            size = min(32, len(examples))
-            optimizer = dspy.SIMBA(metric=agrees, bsize=size, num_threads=self.threads)
-        else:
-            optimizer = dspy.GEPA(
-                metric=commented,
-                auto="light",
-                reflection_lm=dspy.LM(dspy.settings.lm.model, temperature=1.0),
-                num_threads=self.threads,
-            )
-        self.program = optimizer.compile(self.program, trainset=examples)
-
-    def __call__(self, item: Row) -> Any:
-        """Return the verdict."""
-        return self.program(**item).result
-
-
-def agrees(example: Any, prediction: Any, trace: object = None) -> bool:
-    """Return whether the verdict is the expert's label; this is the metric."""
-    return prediction is not None and prediction.result == example.result
-
-
-def commented(
-    gold: Any,
-    pred: Any,
-    trace: object = None,
-    pred_name: object = None,
-    pred_trace: object = None,
-) -> Any:
-    """Return the metric as GEPA wants it, with the expert's comment."""
-    return dspy.Prediction(score=float(agrees(gold, pred)), feedback=gold.rationale)
-
-
-def _example(row: Row) -> Any:
-    example = dspy.Example(
-        inputs=row["inputs"],
-        outputs=row["outputs"],
-        rationale=row["rationale"],
-        result=row["value"],
-    )
-    return example.with_inputs("inputs", "outputs")
+        if feedback.error is not None:
+            return None
+        return feedback.value
 
 
 def _trace(row: Row) -> Any:
@@ -154,6 +87,65 @@ def _trace(row: Row) -> Any:
     return mlflow.get_trace(span.trace_id)
 
 
+class Gepa:
+    """A program of DSPy that GEPA has compiled."""
+
+    def __init__(self, setup: Row) -> None:
+        import gepa  # noqa: F401  # what is loaded once is loaded before any clock
+
+        self.threads = setup["threads"]
+        self.name = f"openai/{setup['model']}"
+        model = dspy.LM(self.name, temperature=0.0)
+        dspy.configure(lm=model, num_threads=self.threads)
+        fields: Row = {
+            "inputs": (str, dspy.InputField()),
+            "outputs": (str, dspy.InputField()),
+            "rationale": (str, dspy.OutputField()),
+            "result": (bool, dspy.OutputField()),
+        }
+        signature = dspy.Signature(fields, setup["instructions"])
+        self.program = dspy.Predict(signature)
+        self.examples = [_example(row) for row in setup["rows"]]
+        self(WARM)
+
+    def align(self, first: int, end: int) -> None:
+        """Optimize on some of the examples."""
+        optimizer = dspy.GEPA(
+            metric=_scored,
+            auto="light",
+            reflection_lm=dspy.LM(self.name, temperature=1.0),
+            num_threads=self.threads,
+        )
+        examples = self.examples[first:end]
+        self.program = optimizer.compile(self.program, trainset=examples)
+
+    def __call__(self, item: Row) -> Any:
+        """Return the verdict."""
+        return self.program(**item).result
+
+
+def _example(row: Row) -> Any:
+    example = dspy.Example(
+        inputs=row["inputs"],
+        outputs=row["outputs"],
+        rationale=row["rationale"],
+        result=row["value"],
+    )
+    return example.with_inputs("inputs", "outputs")
+
+
+def _scored(
+    gold: Any,
+    pred: Any,
+    trace: object = None,
+    pred_name: object = None,
+    pred_trace: object = None,
+) -> Any:
+    """Return the metric: whether the verdict is the expert's label, and their comment."""
+    agrees = pred is not None and pred.result == gold.result
+    return dspy.Prediction(score=float(agrees), feedback=gold.rationale)
+
+
 def tried(method: Any, item: Row) -> Any:
     """Return a method's verdict on an item, or None if it fails, which is no reason to end."""
     try:
@@ -171,12 +163,12 @@ def answered(method: Any, request: Row, threads: int) -> Row:
     elif "withdraw" in request:
         method.withdraw(request["withdraw"])
     items = request.get("items", [])
-    verdicts = [
-        tried(method, item) for item in items[:1]
-    ]  # alone, because it builds its memory
+    first = items[:1]  # alone, because it builds its memory
+    verdicts = [tried(method, item) for item in first]
     with ThreadPoolExecutor(threads) as pool:
         verdicts += pool.map(tried, repeat(method), items[1:])
-    return {"seconds": time.perf_counter() - started, "values": verdicts}
+    seconds = time.perf_counter() - started
+    return {"seconds": seconds, "values": verdicts}
 
 
 def main() -> None:
@@ -186,11 +178,12 @@ def main() -> None:
     # In one run a repeated request is answered from memory.
     dspy.configure_cache(enable_disk_cache=False)
     setup = json.loads(sys.stdin.readline())
-    chosen = MemAlign if setup["method"].startswith("MLflow") else Optimized
+    chosen = Gepa if setup["method"] == "GEPA" else MemAlign
     method = chosen(setup)
     print(json.dumps({"ready": True}), file=replies, flush=True)
     for line in sys.stdin:
-        reply = answered(method, json.loads(line), setup["threads"])
+        request = json.loads(line)
+        reply = answered(method, request, setup["threads"])
         print(json.dumps(reply), file=replies, flush=True)
     os._exit(0)  # some libraries leave threads behind that wait for ever
 

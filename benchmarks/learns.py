@@ -1,13 +1,13 @@
 """Does a judge learn from real feedback? On public sets with people's own verdicts.
 
-    python benchmarks/learns.py DATA --methods majority neighbours features words mined
+    python benchmarks/learns.py DATA --methods majority neighbours features words
     OPENAI_API_KEY=any python benchmarks/learns.py DATA --model openai:gpt-4.1-mini --dry-run
     python benchmarks/learns.py DATA --model openai:gpt-4.1-mini
 
 The first needs no model, and the second says calls and dollars. `python benchmarks/fetch.py DATA`
 makes DATA: a file of feedback for each task, and `tasks.json` with its criterion and values. In
 each run some cases are drawn to be taught and others, of other groups, to be judged, the same for
-every method. DATA/judged keeps judges (`judges.db`) and judgments (`TASK/RUN/METHOD.jsonl`), and
+every method. DATA/judged/TASK/RUN keeps the judge (`judges.db`) and judgments (`METHOD.jsonl`), and
 the same command completes a run that was stopped. Differences are the library's own paired
 comparison: 95 % intervals by group of cases.
 """
@@ -19,19 +19,12 @@ import json
 import math
 import random
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
 
-from baselines import BASELINES, majority, ruled
-from shared import (
-    Line,
-    aligned,
-    judge_of,
-    judged_values,
-    markdown,
-    parser_of,
-)
+from baselines import BASELINES, Examples, Values
+from shared import markdown, parser_of
 
 import memalign as ma
 from memalign import aio
@@ -43,199 +36,240 @@ from memalign.models.dry_run import DryRun
 from memalign.values import Value, ValueType
 
 FIELDS = ("inputs", "outputs", "expectations")
-MANY_GROUPS = (
-    20  # from so many on, those of the taught cases are not among the judged ones
-)
+MANY_GROUPS = 20
+"""From so many on, the groups of the taught cases are not among the judged ones."""
 PARTS = 10  # one group has at most a tenth of what is taught
+UNSEEN = 100  # cases to judge in a run
 JUDGES = ("zero-shot", "memalign")
-METHODS = (*JUDGES, *BASELINES, "mined")
+METHODS = (*JUDGES, *BASELINES)
 AGAINST = ("zero-shot", "majority")
+ALL = "all tasks"
+
+Scored = list[ScoredCase]
+Results = dict[str, Scored]
+"""By method, the cases that it has judged."""
 
 
-class Draw(NamedTuple):
+@dataclass(frozen=True, kw_only=True)
+class Draw:
     """One run of a task.
 
     Attributes:
-        judge: A judge that has learned nothing.
+        task: The task's name.
         run: The number of the run.
-        taught: The feedback that is taught.
+        folder: Where its judgments are, a file for each judge.
+        judge: A judge that has learned nothing.
+        rows: The feedback that is taught.
+        taught: The cases of that feedback.
         unseen: The cases that are judged.
         labels: The labels of all cases, by id.
     """
 
-    judge: ma.Judge
+    task: str
     run: int
-    taught: Sequence[ma.Feedback]
-    unseen: Sequence[ma.Example]
+    folder: Path
+    judge: ma.Judge
+    rows: Sequence[ma.Feedback]
+    taught: Examples
+    unseen: Examples
     labels: Mapping[str, Value]
+
+    @property
+    def name(self) -> str:
+        """Return the name of the run among those of all tasks."""
+        return f"{self.task} {self.run}"
+
+
+def draws_of(settings: argparse.Namespace) -> Iterator[Draw]:
+    """Yield every run of every task.
+
+    It goes run by run, so that a run that is stopped has something of every task.
+    """
+    data: Path = settings.data
+    listed = data.joinpath("tasks.json").read_text("utf-8")
+    tasks = json.loads(listed)
+    labelled = {}
+    for name in settings.tasks or tasks:
+        if name not in tasks:
+            sys.exit(f"{data} lacks {name}; fetch.py makes it")
+        facts = tasks[name]
+        path = data / f"{name}.jsonl"
+        values = ValueType.of(facts["values"])
+        rows = read_feedback(path, value_type=values).rows
+        judge = ma.Judge(
+            name=name,
+            instructions=instructions_for(facts["criterion"], rows),
+            feedback_value_type=values.annotation,
+            model=settings.model,
+        )
+        labelled[judge] = LabelledCases.of(judge, rows)
+    for run in range(settings.runs):
+        for judge, cases in labelled.items():
+            yield drawn(judge, cases, run, settings)
+
+
+def instructions_for(criterion: str, rows: Sequence[ma.Feedback]) -> str:
+    """Return instructions that name the fields that the rows have."""
+    used: set[str] = set()
+    for row in rows:
+        used |= row.content.keys()
+    lines = [criterion, ""]
+    for field in FIELDS:
+        if field in used:
+            lines.append(f"{{{{ {field} }}}}")
+    return "\n".join(lines)
 
 
 def drawn(
-    judge: ma.Judge, rows: Sequence[ma.Feedback], run: int, settings: argparse.Namespace
+    judge: ma.Judge, cases: LabelledCases, run: int, settings: argparse.Namespace
 ) -> Draw:
-    """Draw what a run teaches and judges; whole groups, unless there are few of them."""
-    cases = LabelledCases.of(judge, rows)
-    rng = random.Random(f"{judge.name} {run}")
+    """Draw what a run of a task teaches and judges."""
+    task = judge.name
+    rng = random.Random(f"{task} {run}")
     pools = pools_of(cases.examples)
     rng.shuffle(pools)
-    count = min(settings.taught, len(cases.labels) // 2)
-    most = math.ceil(count / PARTS)
-    names: set[str] = set()
-    while len(names) < count:
-        pool = pools.pop()
-        wanted = count - len(names)
-        size = min(len(pool), most, wanted)
-        for example in rng.sample(pool, size):
-            names.add(example.id)
+    half = len(cases.labels) // 2
+    count = min(settings.taught, half)
+    names = names_from(pools, count, rng)
     unseen = []
     for pool in pools:
         unseen += pool
     rng.shuffle(unseen)
     return Draw(
-        judge=judge,
+        task=task,
         run=run,
-        taught=[row for row in cases.rows if row.id in names],
-        unseen=unseen[: settings.unseen],
+        folder=Path(settings.data, "judged", task, str(run)),
+        judge=judge,
+        rows=[row for row in cases.rows if row.id in names],
+        taught=[case for case in cases.examples if case.id in names],
+        unseen=unseen[:UNSEEN],
         labels=cases.labels,
     )
 
 
-def pools_of(examples: Sequence[ma.Example]) -> list[list[ma.Example]]:
+def names_from(pools: list[Examples], count: int, rng: random.Random) -> set[str]:
+    """Take pools away until there are enough cases, and return the names of these."""
+    largest = math.ceil(count / PARTS)
+    names: set[str] = set()
+    while len(names) < count:
+        pool = pools.pop()
+        wanted = count - len(names)
+        size = min(len(pool), largest, wanted)
+        for case in rng.sample(pool, size):
+            names.add(case.id)
+    return names
+
+
+def pools_of(cases: Examples) -> list[Examples]:
     """Return the groups of cases, or each case alone if there are few groups."""
     groups: dict[str, list[ma.Example]] = {}
-    for example in examples:
-        name = group_of(example)
-        groups.setdefault(name, []).append(example)
+    for case in cases:
+        name = group_of(case)
+        group = groups.setdefault(name, [])
+        group.append(case)
     if len(groups) < MANY_GROUPS:
-        return [[example] for example in examples]
+        return [[case] for case in cases]
     return list(groups.values())
 
 
 def group_of(case: ma.Example) -> str:
     """Return the name of a case's group; its own id if it has none."""
-    return str(case.meta.get("group", case.id))
+    group = case.meta.get("group")
+    if group is None:
+        return case.id
+    return str(group)
 
 
-def path_of(draw: Draw, method: str, settings: argparse.Namespace) -> Path:
-    """Return where the judgments of a method are."""
-    return Path(settings.out, draw.judge.name, str(draw.run), f"{method}.jsonl")
-
-
-def judge_all(draw: Draw, method: str, settings: argparse.Namespace) -> None:
-    """Learn, and judge what the method's file lacks."""
-    path = path_of(draw, method, settings)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    most = settings.max_cost
-    judge = draw.judge
-    if method == "memalign":
-        judge = judge.replace(name=f"{judge.name} {draw.run}")
-        judge = aligned(judge, draw.taught, settings.out / "judges.db", most)
-    judge.judge_many(list(draw.unseen), out=path, max_cost=most)
-
-
-def judged(draw: Draw, method: str, settings: argparse.Namespace) -> dict[str, Value]:
-    """Return a method's verdicts by the id of the case, as far as it has any."""
+def verdicts_of(draw: Draw, method: str) -> Values:
+    """Return a method's verdicts on the unseen cases, in their order."""
     if method in JUDGES:
-        path = path_of(draw, method, settings)
-        return judged_values(path)
-    values = {}
-    for case, value in zip(draw.unseen, baseline(draw, method), strict=True):
-        values[case.id] = value
-    return values
+        return judged(draw, method)
+    labels = []
+    for case in draw.taught:
+        label = draw.labels[case.id]
+        labels.append(label)
+    classify = BASELINES[method]
+    return classify(draw.taught, labels, draw.unseen)
 
 
-def baseline(draw: Draw, method: str) -> list[Value]:
-    """Return the verdicts of a method that needs no model."""
-    examples = {row.id: row.example for row in draw.taught if row.example is not None}
-    taught = []
-    for name, example in examples.items():
-        taught.append((example, draw.labels[name]))
-    if method != "mined":
-        return BASELINES[method](taught, draw.unseen)
-    verdicts = majority(taught, draw.unseen)
-    rules = ruled(draw.taught, draw.judge.value_type)
-    if rules is not None:
-        for place, case in enumerate(draw.unseen):
-            value = rules(case)
-            if value is not None:
-                verdicts[place] = value
-    return verdicts
-
-
-def estimated(draw: Draw, method: str, max_cost: float | None) -> ma.Usage:
-    """Return about what a method would ask for: an upper bound, as if no provider had a cache."""
-    learning = DryRun()
-    judging = DryRun()
+def judged(draw: Draw, method: str) -> Values:
+    """Return a judge's verdicts, None where it fails; it is asked for what its file lacks."""
+    print(f"{draw.name}: {method}", file=sys.stderr)
+    draw.folder.mkdir(parents=True, exist_ok=True)
     judge = draw.judge
     if method == "memalign":
-        optimizer = ma.MemAlign(max_cost=max_cost)
-        calls = Calls(dry_run=learning)
-        result = aio.run(optimizer.align(judge, draw.taught, calls=calls))
-        judge = result.judge
-    calls = Calls(dry_run=judging)
-    judge.judge_many(draw.unseen, max_cost=calls)
-    return learning.usage + judging.usage
+        judge = learned(draw)
+    path = draw.folder / f"{method}.jsonl"
+    judgments = judge.judge_many(draw.unseen, out=path)
+    return [judgment.value for judgment in judgments]
 
 
-def dry_table(draws: Sequence[Draw], settings: argparse.Namespace) -> str:
-    """Return what the methods with a model would ask for, and all of them together."""
-    total = "all of these"
-    usages = {}
-    for method in JUDGES:
-        if method in settings.methods:
-            usages[method] = ma.Usage()
-            for draw in draws:
-                usages[method] += estimated(draw, method, settings.max_cost)
-    usages[total] = sum(usages.values(), ma.Usage())
-    lines = []
-    for method, usage in usages.items():
-        line = [
-            method,
-            f"{usage.calls:,}",
-            f"{usage.input_tokens:,}",
-            f"{usage.output_tokens:,}",
-            "unknown" if usage.cost is None else f"{usage.cost:.2f}",
-        ]
-        lines.append(line)
-    return markdown(("method", "calls", "tokens in", "tokens out", "dollars"), lines)
+def learned(draw: Draw) -> ma.Judge:
+    """Teach the draw's judge in a registry, where rows that it knows cost nothing."""
+    judge = draw.judge
+    registry = ma.Registry(f"sqlite:///{draw.folder}/judges.db")
+    if not registry.list():
+        registry.create(judge)
+    result = registry.align(judge.name, draw.rows)
+    return result.judge
 
 
-def scored(draw: Draw, method: str, settings: argparse.Namespace) -> list[ScoredCase]:
+def scored(draw: Draw, method: str) -> Scored:
     """Return the draw's cases that a method has judged, with its verdicts."""
-    verdicts = judged(draw, method, settings)
+    verdicts = verdicts_of(draw, method)
     cases = []
-    for case in draw.unseen:
-        if case.id in verdicts:
-            scored_case = ScoredCase(
-                id=f"{draw.judge.name} {draw.run} {case.id}",
-                label=draw.labels[case.id],
-                value=verdicts[case.id],
-                group=f"{draw.judge.name} {group_of(case)}",
-                tolerance=draw.judge.value_type.tolerance,
-            )
-            cases.append(scored_case)
+    for case, value in zip(draw.unseen, verdicts, strict=True):
+        if value is None:
+            continue
+        group = group_of(case)
+        scored_case = ScoredCase(
+            id=f"{draw.name} {case.id}",
+            label=draw.labels[case.id],
+            value=value,
+            group=f"{draw.task} {group}",
+            tolerance=draw.judge.value_type.tolerance,
+        )
+        cases.append(scored_case)
     return cases
 
 
-def table(title: str, by_method: Mapping[str, Sequence[ScoredCase]]) -> str:
+def tables(draws: Iterable[Draw], methods: Sequence[str]) -> str:
+    """Return a table for each task, after one for all of them if there are several."""
+    every: dict[str, Results] = {}
+    for draw in draws:
+        for method in methods:
+            cases = scored(draw, method)
+            for title in (ALL, draw.task):
+                results = every.setdefault(title, {})
+                known = results.setdefault(method, [])
+                known += cases
+    if len(every) == 2:
+        del every[ALL]
+    made = [table(title, results) for title, results in every.items()]
+    return "\n\n".join(made)
+
+
+def table(title: str, results: Results) -> str:
     """Return the methods' accuracy, and how each compares with those that are compared."""
-    beside = [name for name in AGAINST if name in by_method]
+    beside = [name for name in AGAINST if name in results]
     titles = [title, "n", "accuracy"]
     for name in beside:
         titles.append(f"against {name}, points; fixed, broken")
     rows = []
-    for method, cases in by_method.items():
-        row = [method, f"{len(cases):,}", f"{accuracy(cases):.2f}"]
+    for method, cases in results.items():
+        n = len(cases)
+        right = accuracy(cases)
+        row = [method, f"{n:,}", f"{right:.2f}"]
         for name in beside:
             cell = ""
             if name != method:
-                cell = difference(by_method[name], cases)
+                cell = difference(results[name], cases)
             row.append(cell)
         rows.append(row)
     return markdown(titles, rows)
 
 
-def difference(first: Sequence[ScoredCase], second: Sequence[ScoredCase]) -> str:
+def difference(first: Scored, second: Scored) -> str:
     """Return the library's paired comparison in points, then fixed and broken."""
     comparison = ma.compare(first, second)
     percent = f"{comparison.difference:+.0%}"
@@ -245,104 +279,65 @@ def difference(first: Sequence[ScoredCase], second: Sequence[ScoredCase]) -> str
     return f"{points}; {fixed}, {broken}"
 
 
-def tables(
-    groups: Mapping[str, Sequence[Draw]], settings: argparse.Namespace
-) -> list[str]:
-    """Return a table for each task, after one for all of them if there are several."""
-    every: dict[str, list[ScoredCase]] = {}
-    made = []
-    for task, draws in groups.items():
-        by_method = {}
-        for method in settings.methods:
-            cases: list[ScoredCase] = []
-            for draw in draws:
-                cases += scored(draw, method, settings)
-            if cases:
-                by_method[method] = cases
-                together = every.setdefault(method, [])
-                together += cases
-        made.append(table(task, by_method))
-    if len(groups) > 1:
-        made.insert(0, table("all tasks", every))
-    return made
+def estimated(draw: Draw, method: str) -> ma.Usage:
+    """Return about what a method would ask for: an upper bound, as if no provider had a cache."""
+    estimate = DryRun()
+    calls = Calls(dry_run=estimate)
+    judge = draw.judge
+    if method == "memalign":
+        optimizer = ma.MemAlign()
+        learning = optimizer.align(judge, draw.rows, calls=calls)
+        result = aio.run(learning)
+        judge = result.judge
+    judge.judge_many(draw.unseen, max_cost=calls)
+    return estimate.usage
 
 
-def draws_of(name: str, facts: Line, settings: argparse.Namespace) -> list[Draw]:
-    """Return the runs of a task.
-
-    Args:
-        name: The task, whose feedback is in DATA/NAME.jsonl.
-        facts: Its criterion and values.
-        settings: The options.
-    """
-    values = ValueType.of(facts["values"])
-    path = settings.data / f"{name}.jsonl"
-    rows = read_feedback(path, value_type=values).rows
-    lines = [facts["criterion"], ""]
-    for field in FIELDS:
-        if any(row.content.get(field) is not None for row in rows):
-            lines.append(f"{{{{ {field} }}}}")
-    answers: dict[str, Any] = {"feedback_value_type": values.annotation}
-    judge = judge_of(name, "\n".join(lines), settings.model, **answers)
-    draws = []
-    for run in range(settings.runs):
-        draw = drawn(judge, rows, run, settings)
-        draws.append(draw)
-    return draws
-
-
-def options_of() -> argparse.Namespace:
-    """Read the command line."""
-    options = parser_of(__doc__)
-    options.add_argument(
-        "data", type=Path, help="a folder of tasks, as fetch.py makes it"
-    )
-    options.add_argument(
-        "--out", type=Path, help="judges and judgments; DATA/judged without it"
-    )
-    options.add_argument("--tasks", nargs="+", help="all in the folder without it")
-    options.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
-    options.add_argument(
-        "--taught", type=int, default=50, help="cases to teach in a run"
-    )
-    options.add_argument(
-        "--unseen", type=int, default=100, help="cases to judge in a run"
-    )
-    options.add_argument("--runs", type=int, default=1)
-    options.add_argument("--model")
-    options.add_argument(
-        "--max-cost", type=float, help="dollars of a method in a run of a task"
-    )
-    options.add_argument(
-        "--dry-run", action="store_true", help="ask nothing, say what it costs"
-    )
-    return options.parse_args()
+def dry_table(draws: Iterable[Draw], methods: Sequence[str]) -> str:
+    """Return what the methods with a model would ask for, and all of them together."""
+    every = ma.Usage()
+    usages = {}
+    for draw in draws:
+        for method in JUDGES:
+            if method in methods:
+                usage = estimated(draw, method)
+                before = usages.get(method, ma.Usage())
+                usages[method] = before + usage
+                every += usage
+    usages["all of these"] = every
+    rows = []
+    for method, usage in usages.items():
+        dollars = "unknown"
+        if usage.cost is not None:
+            dollars = f"{usage.cost:.2f}"
+        row = [
+            method,
+            f"{usage.calls:,}",
+            f"{usage.input_tokens:,}",
+            f"{usage.output_tokens:,}",
+            dollars,
+        ]
+        rows.append(row)
+    titles = ("method", "calls", "tokens in", "tokens out", "dollars")
+    return markdown(titles, rows)
 
 
 def main() -> None:
-    """Judge what is missing, and print the tables."""
-    settings = options_of()
-    settings.out = settings.out or settings.data / "judged"
-    listed = settings.data / "tasks.json"
-    tasks: dict[str, Line] = json.loads(listed.read_bytes())
-    names = settings.tasks or list(tasks)
-    missing = sorted(set(names) - tasks.keys())
-    if missing:
-        sys.exit(f"{settings.data} lacks {', '.join(missing)}; fetch.py makes them")
-    groups = {name: draws_of(name, tasks[name], settings) for name in names}
-    # Run by run, so that a run that is stopped has something of every task.
-    draws: list[Draw] = []
-    for run in zip(*groups.values(), strict=True):
-        draws += run
+    """Judge what is missing, and print the tables; or say what that would cost."""
+    options = parser_of(__doc__)
+    options.add_argument("data", type=Path, help="the folder that fetch.py makes")
+    options.add_argument("--tasks", nargs="+", help="all in the folder without it")
+    options.add_argument("--methods", nargs="+", choices=METHODS, default=METHODS)
+    options.add_argument("--taught", type=int, default=50, help="cases in a run")
+    options.add_argument("--runs", type=int, default=1)
+    options.add_argument("--model")
+    options.add_argument("--dry-run", action="store_true", help="say what it costs")
+    settings = options.parse_args()
+    draws = draws_of(settings)
     if settings.dry_run:
-        print(dry_table(draws, settings))
-        return
-    for draw in draws:
-        for method in JUDGES:
-            if method in settings.methods:
-                print(f"{draw.judge.name} {draw.run}: {method}", file=sys.stderr)
-                judge_all(draw, method, settings)
-    print("\n\n".join(tables(groups, settings)))
+        print(dry_table(draws, settings.methods))
+    else:
+        print(tables(draws, settings.methods))
 
 
 if __name__ == "__main__":

@@ -22,6 +22,9 @@ from typing import Any, Self
 import numpy as np
 
 Body = dict[str, Any]
+Counts = dict[str, int]
+Reply = tuple[Body, Counts]
+"""An answer, and what it adds to the counts."""
 
 DIMENSIONS = 512
 
@@ -33,7 +36,6 @@ class Loopback(ThreadingHTTPServer):
         chat: From the body of a chat request to the object or the text that is answered.
         decide: From the body of a System One request to its answers by name.
         latency: Seconds of a chat call or a decision; a call for embeddings takes a tenth.
-        room: How many calls are answered at a time; others are refused with 429.
     """
 
     daemon_threads = True
@@ -45,13 +47,11 @@ class Loopback(ThreadingHTTPServer):
         decide: Callable[[Body], Body] | None = None,
         *,
         latency: float = 0.0,
-        room: int = 1_000_000,
     ) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.chat = chat
         self.decide = decide
         self.latency = latency
-        self.room = threading.BoundedSemaphore(room)
         self.base_url = f"http://127.0.0.1:{self.server_port}/v1"
         self._lock = threading.Lock()
         self._counts: Counter[str] = Counter()
@@ -74,14 +74,9 @@ class Loopback(ThreadingHTTPServer):
             self._counts = Counter()
         return counts
 
-    def reply(self, path: str, body: Body) -> tuple[int, Body]:
-        """Return the status and the answer of a POST request, after the latency."""
+    def reply(self, path: str, body: Body) -> Body:
+        """Return the answer to a POST request, after the latency."""
         started = time.perf_counter()
-        if not self.room.acquire(blocking=False):
-            self._count({"refused": 1})
-            return 429, {
-                "error": {"message": "Too many requests", "code": "rate_limit"}
-            }
         seconds = self.latency
         if path.endswith("/embeddings"):
             seconds /= 10
@@ -92,21 +87,18 @@ class Loopback(ThreadingHTTPServer):
             answer, counts = self._decision(body)
         waited = time.perf_counter() - started
         time.sleep(max(0.0, seconds - waited))
-        self.room.release()
-        self._count(counts)
-        return 200, answer
-
-    def _count(self, counts: dict[str, int]) -> None:
         with self._lock:
             self._counts.update(counts)
+        return answer
 
-    def _completion(self, body: Body) -> tuple[Body, dict[str, int]]:
-        texts = [json.dumps(body.get("response_format") or "")]
-        texts += [text_of(message) for message in body["messages"]]
-        reply = self.chat(body)
-        content = (
-            reply if isinstance(reply, str) else json.dumps(reply, ensure_ascii=False)
-        )
+    def _completion(self, body: Body) -> Reply:
+        form = body.get("response_format") or ""
+        texts = [json.dumps(form)]
+        for message in body["messages"]:
+            texts.append(text_of(message))
+        content = self.chat(body)
+        if not isinstance(content, str):
+            content = json.dumps(content, ensure_ascii=False)
         read = _tokens("\n".join(texts))
         written = _tokens(content)
         choice = {
@@ -129,10 +121,11 @@ class Loopback(ThreadingHTTPServer):
         }
         return answer, {"calls": 1, "tokens_in": read, "tokens_out": written}
 
-    def _decision(self, body: Body) -> tuple[Body, dict[str, int]]:
+    def _decision(self, body: Body) -> Reply:
         assert self.decide is not None
         asked = [body["state"], body["questions"]]
-        tokens = _tokens(json.dumps(asked, ensure_ascii=False))
+        text = json.dumps(asked, ensure_ascii=False)
+        tokens = _tokens(text)
         answer = {
             "model": body["model"],
             "answers": self.decide(body),
@@ -146,7 +139,8 @@ def text_of(message: Body) -> str:
     content = message.get("content") or ""
     if isinstance(content, str):
         return content
-    return "".join(part.get("text", "") for part in content)
+    texts = [part.get("text", "") for part in content]
+    return "".join(texts)
 
 
 def _tokens(text: str) -> int:
@@ -154,16 +148,20 @@ def _tokens(text: str) -> int:
     return -(-size // 4)
 
 
-def _embeddings(body: Body) -> tuple[Body, dict[str, int]]:
-    texts = [body["input"]] if isinstance(body["input"], str) else body["input"]
+def _embeddings(body: Body) -> Reply:
+    texts = body["input"]
+    if isinstance(texts, str):
+        texts = [texts]
     data = []
+    used = 0
     for index, text in enumerate(texts):
+        used += _tokens(text)
         vector = _vector(text)
         embedding: Any = vector.tolist()
         if body.get("encoding_format") == "base64":
             embedding = base64.b64encode(vector.tobytes()).decode()
-        data.append({"object": "embedding", "index": index, "embedding": embedding})
-    used = sum(_tokens(text) for text in texts)
+        entry = {"object": "embedding", "index": index, "embedding": embedding}
+        data.append(entry)
     answer = {
         "object": "list",
         "model": body["model"],
@@ -183,14 +181,14 @@ def _vector(text: str) -> Any:
 
 @cache
 def _direction(word: str) -> Any:
-    return np.array(random.Random(word).choices((-1.0, 1.0), k=DIMENSIONS), "float32")
+    signs = random.Random(word).choices((-1.0, 1.0), k=DIMENSIONS)
+    return np.array(signs, "float32")
 
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = (
-        True  # else an answer waits 40 ms for the client's acknowledgement
-    )
+    disable_nagle_algorithm = True
+    """Otherwise an answer waits 40 ms for the client's acknowledgement."""
     wbufsize = -1
     server: Loopback
 
@@ -198,15 +196,13 @@ class _Handler(BaseHTTPRequestHandler):
         """Log nothing: requests are counted."""
 
     def do_POST(self) -> None:  # the base class's name
-        body = json.loads(
-            self.rfile.read(int(self.headers.get("Content-Length", 0))) or b"{}"
-        )
-        status, reply = self.server.reply(self.path, body)
+        size = self.headers.get("Content-Length", 0)
+        sent = self.rfile.read(int(size))
+        body = json.loads(sent or b"{}")
+        reply = self.server.reply(self.path, body)
         data = json.dumps(reply).encode()
-        self.send_response(status)
+        self.send_response(200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(data)))
-        if status != 200:
-            self.send_header("Retry-After", "1")
         self.end_headers()
         self.wfile.write(data)

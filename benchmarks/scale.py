@@ -1,6 +1,6 @@
-"""What does learning cost, and what is learned for it? memalign beside MLflow's MemAlign and DSPy.
+"""What does learning cost, and what is learned for it? memalign beside MLflow's MemAlign and GEPA.
 
-    python benchmarks/scale.py scale.jsonl --competitors .competitors/bin/python --figure scale.svg
+    python benchmarks/scale.py scale.jsonl --competitors .competitors/bin/python
 
 Without competitors (competitors.py) memalign alone is measured. A server on this machine answers
 all methods as one simulated model (simulated.py), after a fixed latency; all have as many calls in
@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -24,15 +23,15 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
+import simulated
 from loopback import Loopback
-from shared import Line, judge_of, markdown, parser_of, read_lines, share, write_lines
-from simulated import INSTRUCTIONS, MODELS, Competence, cases, chat, decide
-from simulated import rows as feedback_rows
+from shared import Line, markdown, parser_of, read_lines, write_lines
 
 import memalign as ma
+from memalign.evaluation.intervals import estimate_mean, share_interval
 
 MODEL = "gpt-4.1-mini"
-COMPETENCE = Competence(zero=0.6, following=0.9, distilling=0.9, reading=0.9, seed=1)
+COMPETENCE = simulated.Competence(reading=0.9, seed=1)
 SIZES = (10, 50, 200, 1_000)
 UNSEEN = 200
 THREADS = 16
@@ -45,10 +44,8 @@ DOLLARS = {
 """For a million, as if no provider had a cache. Decisions: Jev, whose answers are free."""
 OURS = ("memalign", "memalign, decision model")
 MLFLOW = "MLflow's MemAlign"
-METHODS = (*OURS, MLFLOW, "MIPROv2", "SIMBA", "GEPA")
+METHODS = (*OURS, MLFLOW, "GEPA")
 CHANGES = ("one more", "one withdrawn", "one erased")
-POSSIBLE = {OURS[0]: CHANGES, OURS[1]: CHANGES, MLFLOW: CHANGES[:2]}
-"""What a method can do to what it learned; DSPy's would begin again."""
 TITLES = (
     "step",
     "examples",
@@ -62,6 +59,11 @@ TITLES = (
 )
 
 Method = Callable[..., Line]
+"""Does one thing: `align` a slice of rows, `withdraw` or `erase` a row, or judge `items`."""
+Lines = Sequence[Line]
+
+
+# -- the methods -----------------------------------------------------------------------
 
 
 class Memalign:
@@ -70,49 +72,59 @@ class Memalign:
     Everything that is loaded once is loaded when it is made, before any clock.
     """
 
-    def __init__(self, rows: Sequence[Line], base_url: str, name: str) -> None:
+    def __init__(self, name: str, rows: Lines, base_url: str) -> None:
         writer = f"openai:{MODEL}"
         model = writer
         if "decision" in name:
             model = f"system-one:{MODEL}@{base_url}"
         self.rows = rows
         self.optimizer = ma.MemAlign(concurrency=THREADS)
-        self.judge = judge_of("house", INSTRUCTIONS, model, writer)
+        self.judge = ma.Judge(
+            name="house",
+            instructions=simulated.INSTRUCTIONS,
+            feedback_value_type=bool,
+            model=model,
+            parameters={"reflection_model": writer},
+        )
         self.judge.align(rows[:2], optimizer=self.optimizer)
         first = rows[0]
         self.judge(inputs=first["inputs"], outputs=first["outputs"])
 
     def __call__(self, **request: Any) -> Line:
-        """Do one thing: `align` a slice of rows, `withdraw` or `erase` a row, or judge `items`."""
+        """Do what a request asks."""
         if "align" in request:
             first, end = request["align"]
             taught = self.rows[first:end]
-            return self._learned(self.judge.align(taught, optimizer=self.optimizer))
+            result = self.judge.align(taught, optimizer=self.optimizer)
+            return self._learned(result)
         if "withdraw" in request:
             row = self.rows[request["withdraw"]]
-            return self._learned(self.judge.unalign(row["id"]))
+            result = self.judge.unalign(row["id"])
+            return self._learned(result)
         if "erase" in request:
             row = self.rows[request["erase"]]
             return self._erased(row["id"])
-        return {"values": self._judged(request["items"])}
+        values = self._judged(request["items"])
+        return {"values": values}
 
-    def _judged(self, items: Sequence[Line]) -> list[Any]:
+    def _judged(self, items: Lines) -> list[Any]:
         if len(items) == 1:
-            return [self.judge(**items[0]).value]
+            judgment = self.judge(**items[0])
+            return [judgment.value]
         examples = []
         for number, item in enumerate(items):
-            examples.append({"id": f"u-{number}", **item})
+            example = {"id": f"u-{number}", **item}
+            examples.append(example)
         judgments = self.judge.judge_many(examples, concurrency=THREADS)
         return [judgment.value for judgment in judgments]
 
     def _learned(self, result: ma.AlignResult) -> Line:
-        pending = [row.reason for row in result.rows if row.state == "pending"]
-        if pending:
-            raise RuntimeError(
-                f"{len(pending)} rows are pending, the first because {pending[0]}"
-            )
+        for row in result.rows:
+            if row.state == "pending":
+                raise RuntimeError(f"a row is pending: {row.reason}")
         self.judge = result.judge
-        return {"guidelines": len(self.judge.memory.guidelines)}
+        guidelines = self.judge.memory.guidelines
+        return {"guidelines": len(guidelines)}
 
     def _erased(self, name: str) -> Line:
         with tempfile.TemporaryDirectory() as folder:
@@ -126,58 +138,55 @@ class Memalign:
 
 
 @contextmanager
-def competitor(
-    python: Path, rows: Sequence[Line], base_url: str, name: str
-) -> Iterator[Method]:
-    """Start another method in a process of its environment.
-
-    Args:
-        python: The interpreter of that environment.
-        rows: What it may learn.
-        base_url: The address of the model.
-        name: The method.
-
-    Yields:
-        A function that is called as `Memalign` is, but erases nothing.
-    """
+def competitor(name: str, rows: Lines, base_url: str, python: Path) -> Iterator[Method]:
+    """Start another method in a process of its environment, whose interpreter is `python`."""
     script = Path(__file__).with_name("competitors.py")
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as home:
         log = Path(home, "log")
-        with (
-            log.open("wb") as errors,
-            subprocess.Popen(
+        with log.open("wb") as errors:
+            process = subprocess.Popen(
                 [python.absolute(), "-I", script],
                 text=True,
                 cwd=home,
-                env=_environment(home, base_url),
+                env=environment(home, base_url),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
-            ) as process,
-        ):
-
-            def ask(**request: Any) -> Line:
-                print(json.dumps(request), file=process.stdin, flush=True)
-                reply = process.stdout.readline() if process.stdout else ""
-                if not reply:
-                    raise RuntimeError(
-                        f"{name} ended: {log.read_text('utf-8')[-2_000:]}"
-                    )
-                line: Line = json.loads(reply)
-                return line
-
-            ask(
+            )
+        with process:
+            method = Competitor(process, log)
+            method(
                 method=name,
                 rows=rows,
                 model=MODEL,
-                instructions=INSTRUCTIONS,
+                instructions=simulated.INSTRUCTIONS,
                 threads=THREADS,
             )
-            yield ask
+            yield method
 
 
-def _environment(home: str, base_url: str) -> dict[str, str]:
-    environment = {
+class Competitor:
+    """Another method, which erases nothing."""
+
+    def __init__(self, process: subprocess.Popen[str], log: Path) -> None:
+        self.process = process
+        self.log = log
+
+    def __call__(self, **request: Any) -> Line:
+        """Have the process do what a request asks."""
+        print(json.dumps(request), file=self.process.stdin, flush=True)
+        assert self.process.stdout is not None
+        reply = self.process.stdout.readline()
+        if not reply:
+            text = self.log.read_text("utf-8")
+            raise RuntimeError(f"a method ended: {text[-2_000:]}")
+        line: Line = json.loads(reply)
+        return line
+
+
+def environment(home: str, base_url: str) -> dict[str, str]:
+    """Return what a competitor's process knows of this machine."""
+    known = {
         "OPENAI_API_BASE": base_url,
         "OPENAI_BASE_URL": base_url,
         "OPENAI_API_KEY": "not-needed",
@@ -188,31 +197,48 @@ def _environment(home: str, base_url: str) -> dict[str, str]:
         "MLFLOW_GENAI_OPTIMIZE_MAX_WORKERS": str(THREADS),
     }
     for name in ("HOME", "TMPDIR", "XDG_CACHE_HOME", "DSPY_CACHEDIR", "MPLCONFIGDIR"):
-        environment[name] = home
+        known[name] = home
     for name in ("PATH", "LANG"):
         if name in os.environ:
-            environment[name] = os.environ[name]
-    return environment
+            known[name] = os.environ[name]
+    return known
 
 
-def steps_of(head: Line, items: Sequence[Line]) -> Iterator[tuple[str, Line]]:
-    """Yield the steps of a method at a size, by name, each with what the method is asked."""
-    size = head["size"]
-    changes: dict[str, Line] = {
-        "one more": {"align": [size, size + 1]},
-        "one withdrawn": {"withdraw": 3},
-        "one erased": {"erase": 5},
-    }
-    yield "align", {"align": [0, size]}
-    yield "a judgment", {"items": items[:1]}
-    yield "unseen", {"items": items}
-    for step in POSSIBLE.get(head["method"], ()):
-        yield step, changes[step]
+def started(
+    name: str, rows: Lines, base_url: str, python: Path | None
+) -> AbstractContextManager[Method]:
+    """Set a method up, in this process or in one of its environment."""
+    if python is None or name in OURS:
+        method = Memalign(name, rows, base_url)
+        return nullcontext(method)
+    return competitor(name, rows, base_url, python)
+
+
+# -- the runs --------------------------------------------------------------------------
+
+
+def run(file: Path, python: Path | None, sizes: Sequence[int], latency: float) -> None:
+    """Ask for what the file lacks: a method at a size is in it completely or not at all."""
+    done = [(line["size"], line["method"]) for line in read_lines(file)]
+    simulated.MODELS[MODEL] = COMPETENCE
+    with Loopback(simulated.chat, simulated.decide, latency=latency) as server:
+        os.environ["OPENAI_BASE_URL"] = server.base_url
+        os.environ["OPENAI_API_KEY"] = "not-needed"
+        for size in sizes:
+            rows = simulated.rows(size + 1, COMPETENCE.seed)
+            for name in OURS if python is None else METHODS:
+                if (size, name) in done:
+                    continue
+                head = {"size": size, "method": name, "latency": latency}
+                with started(name, rows, server.base_url, python) as method:
+                    lines = list(measured(method, server, head))
+                write_lines(file, lines, "a")
+                print(f"{size:,}, {name}: done", file=sys.stderr)
 
 
 def measured(method: Method, server: Loopback, head: Line) -> Iterator[Line]:
     """Yield a line for each step: the time it took, what the server counted, what was right."""
-    unseen = cases(UNSEEN, COMPETENCE.seed, first=100_000)
+    unseen = simulated.cases(UNSEEN, COMPETENCE.seed, first=100_000)
     items = [case.fields for case in unseen]
     server.take()
     for step, request in steps_of(head, items):
@@ -232,108 +258,68 @@ def measured(method: Method, server: Loopback, head: Line) -> Iterator[Line]:
         yield line
 
 
-def run(file: Path, python: Path | None, sizes: Sequence[int], latency: float) -> None:
-    """Ask for what the file lacks: a method at a size is in it completely or not at all."""
-    done = [(line["size"], line["method"]) for line in read_lines(file)]
-    methods = OURS if python is None else METHODS
-    MODELS[MODEL] = COMPETENCE
-    with Loopback(chat, decide, latency=latency) as server:
-        address = server.base_url
-        os.environ["OPENAI_BASE_URL"] = address
-        os.environ["OPENAI_API_KEY"] = "not-needed"
-        for size in sizes:
-            rows = feedback_rows(size + 1, COMPETENCE.seed)
-            for name in methods:
-                if (size, name) in done:
-                    continue
-                head = {"size": size, "method": name, "latency": latency}
-                with started(name, rows, address, python) as method:
-                    lines = list(measured(method, server, head))
-                write_lines(file, lines, "a")
-                seconds = lines[0]["seconds"]
-                print(f"{size:,}, {name}: {seconds:.1f} s", file=sys.stderr)
+def steps_of(head: Line, items: Lines) -> Iterator[tuple[str, Line]]:
+    """Yield the steps of a method at a size, by name, each with what the method is asked.
+
+    MLflow's MemAlign erases nothing, and GEPA would begin again after any change.
+    """
+    size = head["size"]
+    method = head["method"]
+    yield "align", {"align": [0, size]}
+    yield "a judgment", {"items": items[:1]}
+    yield "unseen", {"items": items}
+    if method in OURS or method == MLFLOW:
+        yield "one more", {"align": [size, size + 1]}
+        yield "one withdrawn", {"withdraw": 3}
+    if method in OURS:
+        yield "one erased", {"erase": 5}
 
 
-def started(
-    name: str, rows: Sequence[Line], base_url: str, python: Path | None
-) -> AbstractContextManager[Method]:
-    """Set a method up, in this process or in one of its environment."""
-    if python is None or name in OURS:
-        return nullcontext(Memalign(rows, base_url, name))
-    return competitor(python, rows, base_url, name)
+# -- the table -------------------------------------------------------------------------
 
 
-def cost(line: Line) -> float:
-    """Return the dollars of a step, at list price."""
-    total = 0.0
-    for kind, dollars in DOLLARS.items():
-        tokens = line.get(kind, 0)
-        total += tokens * dollars / 1e6
-    return total
-
-
-def table(lines: Sequence[Line]) -> str:
+def table(lines: Lines) -> str:
     """Return what each step took, and for an align the share of unseen cases that is right."""
     right = {}
     for line in lines:
         if line["step"] == "unseen":
-            right[line["size"], line["method"]] = f"{share(line['right']):.2f}"
+            estimate = estimate_mean(line["right"], None, share_interval)
+            right[line["size"], line["method"]] = f"{estimate:.2f}"
     rows = []
     for step in ("align", "a judgment", *CHANGES):
         for line in lines:
-            if line["step"] != step:
-                continue
-            calls = f"{line.get('calls', 0):,}"
-            if "decisions" in line:
-                calls += f" + {line['decisions']:,} d."
-            row = [
-                step,
-                f"{line['size']:,}",
-                line["method"],
-                f"{line['seconds']:,.2f}",
-                calls,
-                f"{line.get('tokens_in', 0):,}",
-                f"{line.get('tokens_out', 0):,}",
-                f"{cost(line):.4f}",
-                right[line["size"], line["method"]] if step == "align" else "",
-            ]
-            rows.append(row)
+            if line["step"] == step:
+                row = row_of(line)
+                if step == "align":
+                    row[-1] = right[line["size"], line["method"]]
+                rows.append(row)
     return markdown(TITLES, rows)
 
 
-def draw(lines: Sequence[Line], path: Path) -> None:
-    """Draw seconds, dollars and accuracy over the number of examples, a line for each method."""
-    from matplotlib.figure import Figure  # takes a second, and only the figure needs it
-
-    page = Figure(figsize=(8.3, 3.8), layout="constrained")
-    seconds, dollars, right = page.subplots(1, 3)
-    draw_curves(seconds, lines, "align", lambda line: line["seconds"])
-    draw_curves(dollars, lines, "align", cost)
-    draw_curves(right, lines, "unseen", lambda line: statistics.fmean(line["right"]))
-    seconds.set(title="Seconds to learn", xscale="log", yscale="log")
-    dollars.set(title="Dollars to learn", xscale="log", yscale="log")
-    right.set(title="Right of unseen cases", xscale="log", ylim=(0.5, 1))
-    handles, names = seconds.get_legend_handles_labels()
-    page.legend(handles, names, loc="outside lower center", ncols=3)
-    page.savefig(path, format="svg")
-
-
-def draw_curves(
-    plot: Any, lines: Sequence[Line], step: str, value: Callable[[Line], float]
-) -> None:
-    """Draw a figure of a step for each method, over the number of examples."""
-    for method in METHODS:
-        sizes = []
-        heights = []
-        for line in lines:
-            if line["step"] == step and line["method"] == method:
-                sizes.append(line["size"])
-                heights.append(value(line))
-        plot.plot(sizes, heights, marker="o", label=method)
+def row_of(line: Line) -> list[str]:
+    """Return what a step took; its last cell is empty."""
+    calls = f"{line.get('calls', 0):,}"
+    if "decisions" in line:
+        calls += f" + {line['decisions']:,} d."
+    dollars = 0.0
+    for kind, price in DOLLARS.items():
+        tokens = line.get(kind, 0)
+        dollars += tokens * price / 1e6
+    return [
+        line["step"],
+        f"{line['size']:,}",
+        line["method"],
+        f"{line['seconds']:,.2f}",
+        calls,
+        f"{line.get('tokens_in', 0):,}",
+        f"{line.get('tokens_out', 0):,}",
+        f"{dollars:.4f}",
+        "",
+    ]
 
 
 def main() -> None:
-    """Ask for what is missing, print the table, and draw."""
+    """Ask for what is missing, and print the table."""
     parser = parser_of(__doc__)
     parser.add_argument(
         "file", type=Path, help="raw lines, JSONL; an existing file is completed"
@@ -346,13 +332,10 @@ def main() -> None:
     )
     parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES))
     parser.add_argument("--latency", type=float, default=0.5, help="seconds of a call")
-    parser.add_argument("--figure", type=Path, help="the SVG to draw")
     options = parser.parse_args()
     run(options.file, options.competitors, options.sizes, options.latency)
     lines = read_lines(options.file)
     print(table(lines))
-    if options.figure:
-        draw(lines, options.figure)
 
 
 if __name__ == "__main__":

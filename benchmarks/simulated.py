@@ -3,10 +3,9 @@
 A chat model has a competence for each thing that it does: judging without a rule, following a rule
 that it is shown, reading a rule in the comment beside an example, and writing the right rule from
 an expert's comment. A decision model has one for its own verdict and one for following. Each is the
-probability of doing it right, drawn once for each case; above temperature 0 a repeated request is
-drawn again. The chat model also answers what DSPy's optimizers ask: it states the rules of the
-comments that are in the prompt, keeps those of the instructions that it is to improve, and keeps
-three in a summary.
+probability of doing it right, drawn once for each case. The chat model also answers DSPy's GEPA,
+which asks for a better instruction: it keeps the rules of the one before, and adds those of the
+comments that are in the prompt.
 """
 
 from __future__ import annotations
@@ -16,11 +15,9 @@ import itertools
 import json
 import random
 import re
-import threading
 import tomllib
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,10 +31,15 @@ Reply: {{ outputs }}"""
 HOUSE = tomllib.loads(Path(__file__).with_name("house.toml").read_text("utf-8"))
 TOPICS: list[str] = HOUSE["topics"]
 WORDINGS: list[str] = HOUSE["wordings"]
+LETTER: str = HOUSE["letter"]
+WISH: str = HOUSE["wish"]
 REPLIES: dict[str, str] = dict(HOUSE["replies"])
 """The sentences of replies; what a colleague did has the topic as its key."""
 for topic in TOPICS:
     REPLIES[topic] = HOUSE["step"].format(topic)
+
+
+# -- the house -------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -51,11 +53,15 @@ class SimulatedCase:
     @property
     def fields(self) -> dict[str, str]:
         """Return the customer's letter and the house's reply."""
-        about = HOUSE["letter"].format(self.topic)
-        sentences = [text for key, text in REPLIES.items() if key in self.said]
+        letter = LETTER.format(self.topic)
+        sentences = []
+        for key, sentence in REPLIES.items():
+            if key in self.said:
+                sentences.append(sentence)
+        reply = " ".join(sentences)
         return {
-            "inputs": f"Case {self.number}. {about}",
-            "outputs": " ".join(sentences) or "Noted.",
+            "inputs": f"Case {self.number}. {letter}",
+            "outputs": reply or "Noted.",
         }
 
     @property
@@ -66,8 +72,9 @@ class SimulatedCase:
     @property
     def comment(self) -> str:
         """Return an expert's comment, which states the rule of the topic."""
-        wording = WORDINGS[self.number % len(WORDINGS)]
-        return wording.format(HOUSE["wish"].format(self.topic))
+        wish = WISH.format(self.topic)
+        place = self.number % len(WORDINGS)
+        return WORDINGS[place].format(wish)
 
 
 @dataclass(frozen=True)
@@ -87,7 +94,9 @@ class Rule:
     @property
     def text(self) -> str:
         """Return the rule as a guideline."""
-        return f"{self.wish[0].upper()}{self.wish[1:]}."
+        initial = self.wish[0].upper()
+        rest = self.wish[1:]
+        return f"{initial}{rest}."
 
     def decides(self, case: SimulatedCase) -> bool:
         """Return whether the rule says anything about a case."""
@@ -98,35 +107,42 @@ class Rule:
         return self.sentence in case.said
 
 
+Rules = list[Rule]
+
 FOG = Rule(**HOUSE["fog"])
 RULES: dict[str, Rule] = {}
 """Every rule, by its text."""
 COMMENTS: dict[str, Rule] = {}
 """Every rule that a comment may state, by the comment."""
 for topic in TOPICS:
-    rule = Rule(HOUSE["wish"].format(topic), topic, topic)
+    wish = WISH.format(topic)
+    rule = Rule(wish, topic, topic)
     RULES[rule.text] = rule
 RULES[FOG.text] = FOG
 for rule in RULES.values():
     for wording in WORDINGS:
-        COMMENTS[wording.format(rule.wish)] = rule
+        comment = wording.format(rule.wish)
+        COMMENTS[comment] = rule
 
 
 def cases(count: int, seed: int, *, first: int) -> list[SimulatedCase]:
     """Draw cases whose labels alternate, numbered from `first` on with gaps."""
     rng = random.Random(f"twenty rules {seed} {first}")
+    numbers = itertools.count(first)
     chosen: list[SimulatedCase] = []
-    for number in itertools.count(first):
-        case = _drawn(number, rng)
-        if case.label == (len(chosen) % 2 == 0):
+    while len(chosen) < count:
+        case = _drawn(next(numbers), rng)
+        wanted = len(chosen) % 2 == 0
+        if case.label == wanted:
             chosen.append(case)
-        if len(chosen) == count:
-            break
     return chosen
 
 
 def _drawn(number: int, rng: random.Random) -> SimulatedCase:
-    said = {key for key in HOUSE["drawn"] if rng.random() < 0.5}
+    said = set()
+    for key in HOUSE["drawn"]:
+        if rng.random() < 0.5:
+            said.add(key)
     topic = rng.choice(TOPICS)
     if rng.random() < 0.5:
         said.add(topic)
@@ -148,6 +164,9 @@ def rows(count: int, seed: int) -> list[dict[str, Any]]:
     return feedback
 
 
+# -- the models ------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, kw_only=True)
 class Competence:
     """How often a model does right what it does, from 0 to 1, and the seed of its draws."""
@@ -167,13 +186,141 @@ class Competence:
 MODELS: dict[str, Competence] = {}
 """By a model's name, how well it judges."""
 
+CASE = re.compile(r"Case (\d+)\.")
+GUIDELINE = re.compile(r"^(?:(G\d+):|-) (.+)$", re.MULTILINE)
+RECORD = re.compile(
+    r"^(F\d+) <<<\n(.*?)^>>>$(.*?)(?=^F\d+ <<<$|\Z)", re.MULTILINE | re.DOTALL
+)
+NUMBERED = re.compile(r'^  "id": (?=\d+,)', re.MULTILINE)
+"""Where a record begins in a prompt of MLflow's MemAlign."""
+FIELD = re.compile(r"\[\[ ## (\w+) ## \]\]")
+ASKED = "Respond with the corresponding output fields"
+"""DSPy names the fields after these words, and takes them as text; others send a schema."""
+MOST = 5  # findings in an answer
+SURE = 0.8  # the decision model of what it says, whether that is right or not
 
-def _chance(*parts: object) -> float:
-    digest = hashlib.blake2b(repr(parts).encode(), digest_size=6).digest()
-    return int.from_bytes(digest, "big") / 2**48
+
+def chat(body: Body) -> Body | str:
+    """Answer as the chat model: a judgment, changes to guidelines, or a better instruction.
+
+    Args:
+        body: A request for a chat completion, whose model is a key of `MODELS`.
+
+    Returns:
+        The object that the schema asks for, or without a schema the fields in DSPy's form.
+    """
+    competence = MODELS[body["model"]]
+    system, user = _prompts(body["messages"])
+    form = body.get("response_format") or {}
+    if "json_schema" in form:
+        schema = form["json_schema"]["schema"]
+        answer = _answer(competence, system, user, schema["properties"])
+        return {name: answer[name] for name in schema["properties"]}
+    _, _, asked = user.rpartition(ASKED)
+    *fields, end = FIELD.findall(asked)
+    answer = _answer(competence, system, user, fields)
+    parts = []
+    for name in fields:
+        parts.append(f"[[ ## {name} ## ]]\n{answer[name]}")
+    parts.append(f"[[ ## {end} ## ]]")
+    return "\n\n".join(parts)
 
 
-def _ruled(rules: Sequence[Rule], case: SimulatedCase) -> bool | None:
+def _prompts(messages: Sequence[Body]) -> tuple[str, str]:
+    """Return what a request says as the system, and as the user."""
+    system = []
+    user = []
+    for message in messages:
+        text = text_of(message)
+        if message["role"] == "user":
+            user.append(text)
+        else:
+            system.append(text)
+    return "\n".join(system), "\n".join(user)
+
+
+def _answer(
+    competence: Competence, system: str, user: str, fields: Collection[str]
+) -> Body:
+    """Return the fields that are asked for, and perhaps more."""
+    if "changes" in fields:
+        changes = _distilled(competence, user)
+        return {"changes": changes, "conflicts": []}
+    if "guidelines" in fields and "# Merge" in system:
+        return {"guidelines": _merged(user)}
+    if "guidelines" in fields:
+        return {"guidelines": _listed(competence, user)}
+    if "new_instruction" in fields:
+        return {"new_instruction": _improved(competence, user)}
+    return _judged(competence, system, user)
+
+
+# -- judging ---------------------------------------------------------------------------
+
+
+def _judged(competence: Competence, system: str, user: str) -> Body:
+    case = _case_of(user)
+    rules = _rules_in(system)
+    prompt = f"{system}\n{user}"
+    rules += _read(competence, case, prompt, rules)
+    value = _verdict(competence, case, rules)
+    return {
+        "findings": _findings(case, rules, system),
+        "rationale": "What our house wants decides it.",
+        "value": value,
+        "result": value,
+    }
+
+
+def _case_of(text: str) -> SimulatedCase:
+    """Read the last case in a text, with all that is written of it."""
+    *_, number = CASE.finditer(text)
+    start = number.start()
+    rest = text[start:]
+    about = ""
+    for topic in TOPICS:
+        letter = LETTER.format(topic)
+        if letter in rest:
+            about = topic
+    said = set()
+    for key, sentence in REPLIES.items():
+        if sentence in rest:
+            said.add(key)
+    return SimulatedCase(int(number[1]), about, frozenset(said))
+
+
+def _rules_in(text: str) -> Rules:
+    """Return the rules that a text states, with their full stop or without."""
+    return [rule for rule in RULES.values() if rule.text[:-1] in text]
+
+
+def _read(
+    competence: Competence, case: SimulatedCase, prompt: str, known: Rules
+) -> Rules:
+    """Return the rules that the model reads in the comments beside a prompt's examples."""
+    found: Rules = []
+    for comment, rule in COMMENTS.items():
+        if comment not in prompt:
+            continue
+        if rule in found or rule in known:
+            continue
+        if competence.does("reading", case.number, rule.text):
+            found.append(rule)
+    return found
+
+
+def _verdict(
+    competence: Competence, case: SimulatedCase, rules: Rules, *parts: object
+) -> bool:
+    """Return what rules say if the model follows them, else its own verdict."""
+    ruled = _ruled(rules, case)
+    if ruled is not None and competence.does("following", case.number, *parts):
+        return ruled
+    knows = competence.does("zero", case.number, *parts)
+    return case.label == knows
+
+
+def _ruled(rules: Rules, case: SimulatedCase) -> bool | None:
     """Return what the topic's rule says, else the one about all letters; None without either."""
     said = None
     for rule in rules:
@@ -184,200 +331,108 @@ def _ruled(rules: Sequence[Rule], case: SimulatedCase) -> bool | None:
     return said
 
 
-def _case_of(text: str) -> SimulatedCase:
-    """Read the last case in a text, with all that is written of it."""
-    *_, number = re.finditer(r"Case (\d+)\.", text)
-    rest = text[number.start() :]
-    about = ""
-    for topic in TOPICS:
-        letter = HOUSE["letter"].format(topic)
-        if letter in rest:
-            about = topic
-    said = set()
-    for key, sentence in REPLIES.items():
-        if sentence in rest:
-            said.add(key)
-    return SimulatedCase(int(number[1]), about, frozenset(said))
+def _chance(*parts: object) -> float:
+    """Return a number from 0 to 1 that is always the same for the same parts."""
+    text = repr(parts)
+    digest = hashlib.blake2b(text.encode(), digest_size=6)
+    number = int.from_bytes(digest.digest(), "big")
+    return number / 2**48
 
 
-GUIDELINE = re.compile(r"^(?:(G\d+):|-) (.+)$", re.MULTILINE)
-RECORD = re.compile(
-    r"^(F\d+) <<<\n(.*?)^>>>$(.*?)(?=^F\d+ <<<$|\Z)", re.MULTILINE | re.DOTALL
-)
-FIELD = re.compile(r"\[\[ ## (\w+) ## \]\]")
-ASKED = "Respond with the corresponding output fields"
-"""DSPy names the fields after these words, and takes them as text; others send a schema."""
-IN_SUMMARY = 3  # rules in two to three sentences
-TASK = "Replies to customers are judged."
-
-_times: Counter[str] = Counter()
-_lock = threading.Lock()
-
-
-def chat(body: Body) -> Body | str:
-    """Answer as the chat model: a judgment, changes to guidelines, or what an optimizer asks.
-
-    Args:
-        body: A request for a chat completion, whose model is a key of `MODELS`.
-
-    Returns:
-        The object that the schema asks for, or without a schema the fields in DSPy's form.
-    """
-    competence = MODELS[body["model"]]
-    messages = body["messages"]
-    if body.get("temperature"):
-        competence = _drawn_again(competence, json.dumps(messages))
-    system, user = _prompts(messages)
-    response_format = body.get("response_format") or {}
-    if "json_schema" in response_format:
-        properties: Body = response_format["json_schema"]["schema"]["properties"]
-        answer = _answer(competence, system, user, properties)
-        return {name: answer.get(name, TASK) for name in properties}
-    *_, asked = user.rpartition(ASKED)
-    *fields, end = FIELD.findall(asked)
-    answer = _answer(competence, system, user, dict.fromkeys(fields))
-    parts = []
-    for name in fields:
-        text = answer.get(name, TASK)
-        parts.append(f"[[ ## {name} ## ]]\n{text}")
-    parts.append(f"[[ ## {end} ## ]]")
-    return "\n\n".join(parts)
-
-
-def _prompts(messages: Sequence[Body]) -> tuple[str, str]:
-    """Return what a request says as the system, and as the user."""
-    system: list[str] = []
-    user: list[str] = []
-    for message in messages:
-        texts = user if message["role"] == "user" else system
-        texts.append(text_of(message))
-    return "\n".join(system), "\n".join(user)
-
-
-def _drawn_again(competence: Competence, request: str) -> Competence:
-    """Return the competence with a seed of its own for each time that a request is repeated."""
-    with _lock:
-        repeated = _times[request]
-        _times[request] += 1
-    return replace(competence, seed=competence.seed + 1_000 * repeated)
-
-
-def _answer(competence: Competence, system: str, user: str, properties: Body) -> Body:
-    if "changes" in properties:
-        form = properties["changes"]["items"]["properties"]
-        return {"changes": _distilled(competence, user, form), "conflicts": []}
-    if "guidelines" in properties:
-        if "# Merge" in system:
-            return {"guidelines": _merged(user)}
-        return {"guidelines": _listed(competence, user)}
-    if "value" in properties or "result" in properties:
-        return _judged(competence, system, user)
-    return _written(competence, user)
-
-
-def _judged(competence: Competence, system: str, user: str) -> Body:
-    case = _case_of(user)
-    rules = _rules_in(system)
-    if competence.reading:
-        rules += _read(competence, case, f"{system}\n{user}", rules)
-    value = _verdict(competence, case, rules)
+def _findings(case: SimulatedCase, rules: Rules, system: str) -> list[Body]:
+    """Return what the guidelines of a prompt say about a case."""
     names = _names(system)
     findings = []
     for rule in rules:
-        name = names.get(rule.text)
-        if name and rule.decides(case):
-            holds = rule.value(case)
-            finding = {
-                "guideline": name,
-                "evidence": REPLIES[rule.sentence] if holds else "",
-                "value": holds,
-            }
-            findings.append(finding)
-    return {
-        "findings": findings[:5],
-        "rationale": "What our house wants decides it.",
-        "value": value,
-        "result": value,
-    }
-
-
-def _read(
-    competence: Competence, case: SimulatedCase, prompt: str, known: Sequence[Rule]
-) -> list[Rule]:
-    """Return the rules that the model reads in the comments beside a prompt's examples."""
-    found: list[Rule] = []
-    for comment, rule in COMMENTS.items():
-        if comment not in prompt or rule in found or rule in known:
+        if rule.text not in names or not rule.decides(case):
             continue
-        if competence.does("reading", case.number, rule.text):
-            found.append(rule)
-    return found
-
-
-def _verdict(
-    competence: Competence, case: SimulatedCase, rules: Sequence[Rule], *parts: object
-) -> bool:
-    """Return what rules say if the model follows them, else its own verdict."""
-    ruled = _ruled(rules, case)
-    if ruled is not None and competence.does("following", case.number, *parts):
-        return ruled
-    return case.label == competence.does("zero", case.number, *parts)
-
-
-def _stated(competence: Competence, text: str) -> list[str]:
-    """Return the rules that a text's comments state, or a wrong one where distilling fails."""
-    patterns = [r"Case (\d+)\."]
-    for comment in COMMENTS:
-        if comment in text:
-            patterns.append(re.escape(comment))
-    rules: dict[str, None] = {}
-    number = 0
-    for match in re.finditer("|".join(patterns), text):
-        if match[1]:
-            number = int(match[1])
-            continue
-        rule = FOG
-        if competence.does("distilling", number):
-            rule = COMMENTS[match[0]]
-        rules[rule.text] = None
-    return list(rules)
-
-
-def _distilled(competence: Competence, user: str, form: Body) -> list[Body]:
-    """Write one guideline for all feedback that states the same rule; a label alone states none.
-
-    A provider writes only what the schema has, so a change has no field that is not in `form`.
-    """
-    before, _, new = user.rpartition("New feedback:")
-    names = _names(before)
-    groups: dict[str, list[str]] = {}
-    for name, item, words in RECORD.findall(new):
-        stated = _stated(competence, item + words)
-        text = stated[0] if stated else ""
-        groups.setdefault(text, []).append(name)
-    changes = []
-    for text, feedback in groups.items():
-        change = _change(text, names.get(text, ""))
-        change |= {"feedback": feedback, "tests": []}
-        written = {name: change[name] for name in form if name in change}
-        changes.append(written)
-    return changes
+        holds = rule.value(case)
+        evidence = ""
+        if holds:
+            evidence = REPLIES[rule.sentence]
+        finding = {
+            "guideline": names[rule.text],
+            "evidence": evidence,
+            "value": holds,
+        }
+        findings.append(finding)
+    return findings[:MOST]
 
 
 def _names(text: str) -> dict[str, str]:
     """Return the names of the guidelines in a text, by their words."""
     names = {}
     for name, words in GUIDELINE.findall(text):
-        names[words] = name
+        if name:
+            names[words] = name
     return names
 
 
-def _change(text: str, name: str) -> Body:
-    if name:
-        return {"action": "SUPPORT", "guideline": name, "text": ""}
-    if text:
-        return {"action": "ADD", "guideline": "", "text": text}
-    return {"action": "NOOP", "guideline": "", "text": "a label alone"}
+# -- writing rules ---------------------------------------------------------------------
+
+
+def _stated(competence: Competence, text: str) -> list[str]:
+    """Return the rules that a text's comments state, or a wrong one where distilling fails."""
+    patterns = [CASE.pattern]
+    for comment in COMMENTS:
+        if comment in text:
+            pattern = re.escape(comment)
+            patterns.append(pattern)
+    either = "|".join(patterns)
+    stated = []
+    number = 0
+    for match in re.finditer(either, text):
+        if match[1]:
+            number = int(match[1])
+            continue
+        rule = FOG
+        if competence.does("distilling", number):
+            rule = COMMENTS[match[0]]
+        stated.append(rule.text)
+    return _once(stated)
+
+
+def _once(texts: Iterable[str]) -> list[str]:
+    """Return each text once, in the order of their first places."""
+    return list(dict.fromkeys(texts))
+
+
+def _distilled(competence: Competence, user: str) -> list[Body]:
+    """Write one guideline for all feedback that states the same rule; a label alone states none."""
+    before, _, new = user.rpartition("New feedback:")
+    names = _names(before)
+    groups: dict[str, list[str]] = {}
+    for name, item, words in RECORD.findall(new):
+        text = ""
+        stated = _stated(competence, item + words)
+        if stated:
+            text = stated[0]
+        group = groups.setdefault(text, [])
+        group.append(name)
+    changes = []
+    for text, feedback in groups.items():
+        known = names.get(text, "")
+        change = _change(text, known, feedback)
+        changes.append(change)
+    return changes
+
+
+def _change(text: str, known: str, feedback: list[str]) -> Body:
+    """Return a change to the guidelines, with the name of the one that says this already."""
+    action = "ADD"
+    if known:
+        action = "SUPPORT"
+        text = ""
+    elif not text:
+        action = "NOOP"
+        text = "a label alone"
+    return {
+        "action": action,
+        "feedback": feedback,
+        "text": text,
+        "guideline": known,
+        "tests": [],
+    }
 
 
 def _merged(user: str) -> list[Body]:
@@ -396,7 +451,7 @@ def _merged(user: str) -> list[Body]:
 
 def _listed(competence: Competence, user: str) -> list[Body]:
     """Write guidelines in MLflow's form, with the numbers of the records that state them."""
-    before, *records = re.split(r'^  "id": (?=\d+,)', user, flags=re.MULTILINE)
+    before, *records = NUMBERED.split(user)
     groups: dict[str, list[int]] = {}
     for record in records:
         number, _, _ = record.partition(",")
@@ -411,20 +466,15 @@ def _listed(competence: Competence, user: str) -> list[Body]:
     return listed
 
 
-def _written(competence: Competence, user: str) -> Body:
-    """Write the fields that DSPy's optimizers ask for, from the prompt's rules and comments."""
+def _improved(competence: Competence, user: str) -> str:
+    """Write the instruction with the prompt's rules, and those of its comments."""
     present = [text for text in RULES if text in user]
     stated = _stated(competence, user)
-    rules = "\n".join(dict.fromkeys([*present, *stated]))
-    commonest = sorted(present, key=user.count, reverse=True)[:IN_SUMMARY]
-    instruction = f"{INSTRUCTIONS}\n{rules}"
-    return {
-        "observations": f"{TASK} {rules}\n",
-        "summary": "\n".join([TASK, *commonest]),
-        "module_advice": json.dumps({"self": "\n".join(stated)}),
-        "proposed_instruction": instruction,
-        "new_instruction": instruction,
-    }
+    rules = _once([*present, *stated])
+    return "\n".join([INSTRUCTIONS, *rules])
+
+
+# -- the decision model ----------------------------------------------------------------
 
 
 def decide(body: Body) -> Body:
@@ -441,43 +491,33 @@ def decide(body: Body) -> Body:
     answers = {}
     for name, question in body["questions"].items():
         text = question["instructions"]
-        sure = _sureness(competence, case, text)
+        rules = _rules_in(text)
         if question["type"] == "noul":
-            chance = sure if _breaks(case, text) else 1 - sure
-            answers[name] = {"type": "noul", "noul": chance}
+            answers[name] = _doubt(case, rules)
         else:
-            value = _verdict(competence, case, _rules_in(text), "decision")
-            likely = "true" if value else "false"
-            answers[name] = _choice(likely, question["criteria"], sure)
+            value = _verdict(competence, case, rules, "decision")
+            answers[name] = _choice(value, question["criteria"])
     return answers
 
 
-def _breaks(case: SimulatedCase, text: str) -> bool:
-    """Return whether a case breaks a rule that a question names, with its full stop or without."""
-    for rule in RULES.values():
-        if rule.text[:-1] in text and rule.decides(case) and not rule.value(case):
-            return True
-    return False
+def _doubt(case: SimulatedCase, rules: Rules) -> Body:
+    """Return how likely a case breaks one of the rules."""
+    chance = 1 - SURE
+    for rule in rules:
+        if rule.decides(case) and not rule.value(case):
+            chance = SURE
+    return {"type": "noul", "noul": chance}
 
 
-def _rules_in(text: str) -> list[Rule]:
-    """Return the rules that a text states."""
-    return [rule for rule in RULES.values() if rule.text in text]
-
-
-def _sureness(competence: Competence, case: SimulatedCase, text: str) -> float:
-    """Return how sure the model says it is, which tells nothing about whether it is right."""
-    chance = _chance(competence.seed, "sure", case.number, text)
-    return (0.62, 0.8, 0.93)[int(3 * chance)]
-
-
-def _choice(likely: str, criteria: Body, sure: float) -> Body:
-    options = list(criteria)
-    shares = dict.fromkeys(options, (1 - sure) / (len(options) - 1))
-    shares[likely] = sure
+def _choice(value: bool, criteria: Body) -> Body:
+    """Return a verdict that is one of the criteria, with a probability of each."""
+    likely = json.dumps(value)
+    rest = (1 - SURE) / (len(criteria) - 1)
+    shares = dict.fromkeys(criteria, rest)
+    shares[likely] = SURE
     return {
         "type": "choice",
         "choice": likely,
-        "confidence": sure,
+        "confidence": SURE,
         "probabilities": shares,
     }
