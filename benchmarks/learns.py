@@ -23,7 +23,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from baselines import BASELINES, Examples, Values
+from baselines import BASELINES, Examples
 from shared import markdown, parser_of
 
 import memalign as ma
@@ -45,6 +45,7 @@ METHODS = (*JUDGES, *BASELINES)
 AGAINST = ("zero-shot", "majority")
 ALL = "all tasks"
 
+Verdicts = Sequence[Value | None]
 Scored = list[ScoredCase]
 Results = dict[str, Scored]
 """By method, the cases that it has judged."""
@@ -131,7 +132,7 @@ def drawn(
     half = len(cases.labels) // 2
     count = min(settings.taught, half)
     names = names_from(pools, count, rng)
-    unseen = []
+    unseen: list[ma.Example] = []
     for pool in pools:
         unseen += pool
     rng.shuffle(unseen)
@@ -180,7 +181,7 @@ def group_of(case: ma.Example) -> str:
     return str(group)
 
 
-def verdicts_of(draw: Draw, method: str) -> Values:
+def verdicts_of(draw: Draw, method: str) -> Verdicts:
     """Return a method's verdicts on the unseen cases, in their order."""
     if method in JUDGES:
         return judged(draw, method)
@@ -192,7 +193,7 @@ def verdicts_of(draw: Draw, method: str) -> Values:
     return classify(draw.taught, labels, draw.unseen)
 
 
-def judged(draw: Draw, method: str) -> Values:
+def judged(draw: Draw, method: str) -> Verdicts:
     """Return a judge's verdicts, None where it fails; it is asked for what its file lacks."""
     print(f"{draw.name}: {method}", file=sys.stderr)
     draw.folder.mkdir(parents=True, exist_ok=True)
@@ -296,7 +297,7 @@ def estimated(draw: Draw, method: str) -> ma.Usage:
 def dry_table(draws: Iterable[Draw], methods: Sequence[str]) -> str:
     """Return what the methods with a model would ask for, and all of them together."""
     every = ma.Usage()
-    usages = {}
+    usages: dict[str, ma.Usage] = {}
     for draw in draws:
         for method in JUDGES:
             if method in methods:

@@ -79,7 +79,7 @@ class Memalign:
             model = f"system-one:{MODEL}@{base_url}"
         self.rows = rows
         self.optimizer = ma.MemAlign(concurrency=THREADS)
-        self.judge = ma.Judge(
+        self.judge: ma.Judge = ma.Judge(
             name="house",
             instructions=simulated.INSTRUCTIONS,
             feedback_value_type=bool,
