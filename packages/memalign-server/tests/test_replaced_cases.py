@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from sqlalchemy import select
 
+from memalign.registry import Selection
 from memalign.types import Judgment
 from memalign_server.learned.teaching import lessons_of, mark_taught
 from memalign_server.review.service import mark_seen
@@ -111,6 +112,16 @@ def test_an_erased_text_takes_the_answer_that_holds_it_alone(
     assert (receipt.counts, receipt.left) == ("1 comment", ())
     assert said_in(queued) == ["Warm."]
     assert world.case_row(queued, "late").example.outputs == OTHER["outputs"]
+
+
+def test_a_person_takes_what_a_text_beside_it_spares(queued: TestClient) -> None:
+    answer(queued, "late", value="false", rationale=ZEBEDEE)
+    replace(queued, OTHER)
+    answer(queued, "late", value="true", rationale="Warm.")
+    registry = world.registry_of(queued)
+    both = [Selection(matching="Zebedee"), Selection(source="local")]
+    assert registry.erase("tone", also=both).left == ()
+    assert said_in(queued) == []
 
 
 @pytest.mark.parametrize("selection", [{"selectors": "late"}, {"source": "local"}])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,7 +14,7 @@ from memalign.errors import UnknownKey
 from memalign.judge import Judge
 from memalign.keys import name_key, same_person
 from memalign.memory import Finder
-from memalign.registry import LESSONS, Receipt, Registry
+from memalign.registry import LESSONS, Receipt, Registry, Selection
 from memalign.types import FeedbackKey
 from memalign_server.erase.service import planned
 from memalign_server.pages.texts import is_word_in, places
@@ -84,50 +84,45 @@ class Search:
         """Return the people of this name who said something."""
         with self.store.read() as connection:
             names = set(people_who_answered(connection, self.judge.name))
-        names |= {note.source for note in self.judge.memory.annotations()}
+        for note in self.judge.memory.annotations():
+            names.add(note.source)
         return sorted(name for name in names if same_person(name, self.text))
 
     @cached_property
     def mentions(self) -> list[Mention]:
         """Return everything that goes with the text, or with a person of that name."""
-        keys = set[FeedbackKey]()
-        rules = set[str]()
-        for receipt in self._receipts:
-            keys.update(receipt.keys)
-            rules.update(receipt.lessons)
-        found = [*self._members(), *self._cases()]
-        found += self._comments(keys)
-        found += self._sentences(rules)
-        if not found and self._receipts:
-            found.append(Mention(kind="note"))
-        return found
+        found = list(self._members())
+        receipt = self._receipt
+        if receipt is None:
+            return found
+        found += self._cases(receipt.cases)
+        found += self._comments(receipt.keys)
+        found += self._sentences(receipt.lessons)
+        return found or [Mention(kind="note")]
 
     @cached_property
-    def _receipts(self) -> list[Receipt]:
-        """Return what erasures of the text, and of each person of the name, would take."""
-        selections: list[dict[str, Any]] = [{"matching": self.text}]
-        selections += [{"source": name} for name in self.sources]
-        found = list[Receipt]()
-        for selection in selections:
-            with suppress(UnknownKey):
-                found.append(self._dry_run(**selection))
-        return found
+    def _receipt(self) -> Receipt | None:
+        """Return what an erasure of the text, and of each person of the name, would take."""
+        people = [Selection(source=name) for name in self.sources]
+        return self._dry_run(Selection(matching=self.text), *people)
 
-    def _dry_run(self, **selection: Any) -> Receipt:
-        return self.registry.erase(self.judge.name, **selection, dry_run=True)
-
-    @cached_property
-    def _case_ids(self) -> list[str]:
-        return sorted({case for receipt in self._receipts for case in receipt.cases})
+    def _dry_run(
+        self, *selections: Selection, keep: Collection[str] = ()
+    ) -> Receipt | None:
+        with suppress(UnknownKey):
+            return self.registry.erase(
+                self.judge.name, also=selections, keep=keep, dry_run=True
+            )
+        return None
 
     @cached_property
     def _holding(self) -> frozenset[str]:
         """Return the cases that hold the text themselves: they go although others may be kept."""
-        try:
-            receipt = self._dry_run(matching=self.text, keep=self._case_ids)
-        except UnknownKey:
+        if self._receipt is None:
             return frozenset()
-        return frozenset(receipt.cases)
+        text = Selection(matching=self.text)
+        receipt = self._dry_run(text, keep=self._receipt.cases)
+        return frozenset(receipt.cases if receipt else ())
 
     def _members(self) -> Iterator[Mention]:
         with self.store.read() as connection:
@@ -136,8 +131,8 @@ class Search:
             if member.name_key == name_key(self.text):
                 yield Mention(kind="member", name=member.id, line=member.name)
 
-    def _cases(self) -> Iterator[Mention]:
-        for case_id, texts in self._texts_of(self._case_ids).items():
+    def _cases(self, ids: Sequence[str]) -> Iterator[Mention]:
+        for case_id, texts in self._texts_of(ids).items():
             holds = case_id in self._holding
             yield Mention(
                 kind="case",
@@ -157,11 +152,11 @@ class Search:
         for case_id in case_ids:
             learned = self.judge.memory.case(case_id)
             example = examples.get(case_id) or (learned and learned.example)
-            found = texts[case_id] = list[str]()
+            texts[case_id] = []
             if example:
-                found += texts_in(example.outputs)
-                found += texts_in(example.content)
-                found.append(case_id)
+                texts[case_id] += texts_in(example.outputs)
+                texts[case_id] += texts_in(example.content)
+                texts[case_id].append(case_id)
         return texts
 
     def _comments(self, keys: Collection[FeedbackKey]) -> Iterator[Mention]:
@@ -172,32 +167,35 @@ class Search:
             comments = words.get(key, [])
             of_person = key.source in self.sources
             holds = any(map(self.finder.holds, comments))
+            if key.id in self._holding and not (of_person or holds):
+                continue  # it goes with its case
             line = self._comment_line(comments)
             if key in silent:
                 line = self._line(cases[key.id])
-            if key.id not in self._holding or of_person or holds:
-                yield Mention(
-                    kind="comment",
-                    name=str(key),
-                    whose="" if same_person(key.source, self.reader) else key.source,
-                    line=line,
-                    inside=not of_person and self._is_inside(comments),
-                    wordless=key in silent,
-                )
+            is_own = same_person(key.source, self.reader)
+            yield Mention(
+                kind="comment",
+                name=str(key),
+                whose="" if is_own else key.source,
+                line=line,
+                inside=not of_person and self._is_inside(comments),
+                wordless=key in silent,
+            )
 
     def _words(self) -> Mapping[FeedbackKey, list[str]]:
         """Return what was said of each case by whom.
 
         It was said in memory, on the page, or typed and not yet said.
         """
-        memory = self.judge.memory
-        words = {note.key: [note.rationale or ""] for note in memory.annotations()}
+        words = dict[FeedbackKey, list[str]]()
+        for note in self.judge.memory.annotations():
+            words[note.key] = [note.rationale or ""]
         with self.store.read() as connection:
             answers = all_answers(connection, self.judge.name)
         for answer in answers:
             key = FeedbackKey(answer.case_id, answer.person)
             said = words.setdefault(key, [])
-            said += [text for text in (answer.rationale, answer.draft) if text]
+            said += filter(None, (answer.rationale, answer.draft))
         return words
 
     def _sentences(self, ids: Collection[str]) -> Iterator[Mention]:
@@ -228,16 +226,18 @@ class Search:
 
         They are of the same person, on other texts that the case's id had.
         """
-        first = self._line(texts)
-        lines = dict.fromkeys([first, *(self._line([text]) for text in texts if text)])
-        return " · ".join(lines)
+        lines = [self._line(texts)]
+        for text in filter(None, texts):
+            lines.append(self._line([text]))
+        return " · ".join(dict.fromkeys(lines))
 
     def _line(self, texts: Sequence[str]) -> str:
         """Return the beginning of the first text that holds it.
 
         If that is far in, the line begins a little before it.
         """
-        first = next(filter(self.finder.holds, texts), next(iter(texts), ""))
+        first = next(iter(texts), "")
+        first = next(filter(self.finder.holds, texts), first)
         text = " ".join(first.split())
         at, _ = next(places(text, self.text), (-1, -1))
         start = 0
@@ -276,14 +276,18 @@ def arguments_of(
         "cases_kept": _names(unticked, "case"),
     }
     if all(mention.apart or mention.kind == "member" for mention in unticked):
-        return arguments | {"matching": search.text, "sources": search.sources}
-    arguments |= _named(search.judge, ticked)
-    receipt = planned(search.registry, search.store, search.judge.name, arguments)
+        arguments["selections"] = [
+            {"matching": search.text},
+            *({"source": name} for name in search.sources),
+        ]
+        return arguments
+    arguments["selections"] = _selections(search.judge, ticked)
     gone = set[str]()
-    if receipt is not None:
-        gone = {*receipt.cases, *map(str, receipt.keys), *receipt.lessons}
+    for receipt in _planned(search, arguments):
+        gone.update(receipt.cases, map(str, receipt.keys), receipt.lessons)
     holding = [mention.name for mention in unticked if not mention.apart]
-    return arguments | {"kept": sum(name not in gone for name in holding)}
+    arguments["kept"] = sum(name not in gone for name in holding)
+    return arguments
 
 
 def _names(mentions: Sequence[Mention], kind: str) -> list[str]:
@@ -295,22 +299,25 @@ def _chosen(
 ) -> set[str]:
     """Return the ticks of what goes; a group's last tick is for all that have none of their own."""
     chosen = set(ticks)
-    for apart in (False, True):
+    for apart, rest in _REST.items():
         group = [mention for mention in mentions if mention.apart is apart]
-        if _REST[apart] in ticks:
+        if rest in ticks:
             chosen |= {mention.tick for mention in group[MOST:] if not mention.inside}
         if whole and not apart:
             chosen |= {mention.tick for mention in group}
     return chosen
 
 
-def _named(judge: Judge, ticked: Sequence[Mention]) -> dict[str, list[str]]:
-    """Return the keys and sentences that are ticked, as a job takes them."""
+def _selections(judge: Judge, ticked: Sequence[Mention]) -> list[dict[str, Any]]:
+    """Return what takes the cases, comments and sentences that are ticked, as a job takes it."""
     keys = [str(FeedbackKey(case, "")) for case in _names(ticked, "case")]
     keys += _names(ticked, "comment")
-    rules = _names(ticked, "sentence")
-    sentences = [rule.text for rule in judge.memory.lessons if rule.id in rules]
-    return {"keys": keys, "sentences": sentences}
+    selections: list[dict[str, Any]] = [{"keys": keys}]
+    sentences = _names(ticked, "sentence")
+    for rule in judge.memory.lessons:
+        if rule.id in sentences:
+            selections.append({"matching": rule.text})
+    return selections
 
 
 def _check_leaving(ticked: Sequence[Mention], unticked: Sequence[Mention]) -> None:
@@ -328,8 +335,11 @@ def _check_leaving(ticked: Sequence[Mention], unticked: Sequence[Mention]) -> No
 
 def counts_of(search: Search, arguments: Mapping[str, Any]) -> Counter[str]:
     """Return how many cases, comments and sentences a job would erase, and how many members."""
-    receipt = planned(search.registry, search.store, search.judge.name, arguments)
     counts = Counter(member=len(arguments["leaves"]))
-    if receipt is not None:
+    for receipt in _planned(search, arguments):
         counts.update(receipt.numbers)
     return counts
+
+
+def _planned(search: Search, arguments: Mapping[str, Any]) -> Iterable[Receipt]:
+    return planned(search.registry, search.store, search.judge.name, arguments)

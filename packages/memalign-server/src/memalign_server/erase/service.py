@@ -12,18 +12,15 @@ from dataclasses import replace
 from typing import Any
 
 from memalign.errors import MemalignError, UnknownKey
-from memalign.keys import name_key
-from memalign.registry import NOUNS, Receipt, Registry
-from memalign.types import Example, FeedbackKey
+from memalign.registry import NOUNS, Receipt, Registry, Selection
+from memalign.types import Example
 from memalign_server.store import Store
 from memalign_server.store.cases import add_cases, cases_of
+from memalign_server.store.tables import people
 from memalign_server.store.team import check_team_keeps_owner, list_people
 from memalign_server.work.judging import Work
 
 __all__ = ["erase", "planned"]
-
-Selection = tuple[str, dict[str, Any]]
-"""A judge, and the arguments of `Registry.erase` for it."""
 
 
 async def erase(work: Work) -> dict[str, Any]:
@@ -33,8 +30,8 @@ async def erase(work: Work) -> dict[str, Any]:
     moment at which the text is gone.
 
     Args:
-        work: Its arguments are `keys`, `source` and `matching` as of `Registry.erase`; `sentences`
-            and `sources` to erase too; `cases_kept`, which stay in the queue although nobody says
+        work: Its arguments are `keys`, `source` and `matching` as of `Registry.erase`;
+            `selections`, more of these; `cases_kept`, which stay in the queue although nobody says
             anything of them any more; and `leaves`, ids of members who leave the team, and the
             memory of every judge with it.
 
@@ -63,8 +60,8 @@ async def erase(work: Work) -> dict[str, Any]:
 
 def planned(
     registry: Registry, store: Store, judge: str, arguments: Mapping[str, Any]
-) -> Receipt | None:
-    """Return what a job with these arguments would erase, or None if that is nothing.
+) -> list[Receipt]:
+    """Return what a job with these arguments would erase from each judge.
 
     Args:
         registry: The registry of judges.
@@ -73,148 +70,83 @@ def planned(
         arguments: The arguments of the job.
     """
     receipts = list[Receipt]()
-    for name, selection in _selections(registry, store, judge, arguments):
+    for name, options in _erasures(registry, store, judge, arguments):
         with suppress(UnknownKey):
-            receipts.append(registry.erase(name, **selection, dry_run=True))
-    receipts += _of_last_words(registry, judge, arguments, receipts)
-    return _joined(receipts, judge) if receipts else None
-
-
-def _of_last_words(
-    registry: Registry,
-    judge: str,
-    arguments: Mapping[str, Any],
-    receipts: Sequence[Receipt],
-) -> Iterator[Receipt]:
-    """Yield what goes beside because several selections take the last words on a case.
-
-    Then the case goes too, and none of them says so alone.
-    """
-    own = [receipt for receipt in receipts if receipt.judge == judge]
-    selectors = list[str | FeedbackKey]()
-    for receipt in own:
-        selectors += receipt.keys
-        selectors += [str(FeedbackKey(case, "")) for case in receipt.cases]
-    if len(own) > 1 and selectors:
-        kept = tuple(arguments.get("cases_kept") or ())
-        yield registry.erase(judge, selectors, keep=kept, dry_run=True)
+            receipts.append(registry.erase(name, **options, dry_run=True))
+    return receipts
 
 
 def _erase(work: Work) -> dict[str, Any]:
-    """Erase one selection after the other.
-
-    What was left by all but the last is searched again.
-    """
     registry = work.registry
+    store = work.store
     leaves = tuple(work.arguments.get("leaves") or ())
-    with work.store.read() as connection:
+    with store.read() as connection:
         check_team_keeps_owner(connection, leaves)
-    selections = list(_selections(registry, work.store, work.judge, work.arguments))
-    done = list[tuple[Selection, Receipt]]()
-    problem: UnknownKey | None = None
-    for selection in selections:
-        judge, arguments = selection
-        _keep_cases(registry, work.store, judge, arguments["keep"])
-        try:
-            receipt = registry.erase(judge, **arguments, **work.options())
-        except UnknownKey as error:
-            problem = (
-                error  # what it names went with what was erased before, if anything was
-            )
-        else:
-            done.append((selection, receipt))
-    if not done:
-        raise problem or UnknownKey("nothing was named, so nothing was erased")
-    *earlier, (_, last) = done
-    final = [_without_what_went_since(work, *one) for one in earlier]
-    joined = _joined([*final, last], work.judge)
-    return {**joined.without_names(), "members": len(leaves)}
+    receipts = list[Receipt]()
+    for judge, options in _erasures(registry, store, work.judge, work.arguments):
+        _keep_cases(registry, store, judge, options["keep"])
+        receipts.append(registry.erase(judge, **options, **work.options()))
+    *others, own = receipts
+    return {**_joined(own, others).without_names(), "members": len(leaves)}
 
 
-def _selections(
+def _erasures(
     registry: Registry, store: Store, judge: str, arguments: Mapping[str, Any]
-) -> Iterator[Selection]:
-    """Yield what is erased one after the other.
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield each judge that something is erased from, with the arguments of `Registry.erase`.
 
-    Other judges come first, so that the last search covers them.
+    Other judges come first, so that the last search covers them. They lose what those who leave the
+    team said; the cases themselves stay there.
     """
-    kept = tuple(arguments.get("cases_kept", ()))
-    leaves = arguments.get("leaves", ())
+    leaves = arguments.get("leaves") or ()
     with store.read() as connection:
         members = list_people(connection)
-    leaving = [member.name for member in members if member.id in leaves]
-    if leaving:
-        yield from _of_other_judges(registry, judge, leaving)
-    sources = dict[str, str]()
-    for source in (*leaving, *arguments.get("sources", ())):
-        sources[name_key(source)] = source
-    for source in sources.values():
-        yield judge, {"source": source, "keep": kept}
-    for sentence in arguments.get("sentences", ()):
-        yield judge, {"matching": sentence, "keep": kept}
-    named: dict[str, Any] = {"selectors": tuple(arguments.get("keys") or ())}
-    for name in ("source", "matching"):
-        named[name] = arguments.get(name) or None
-    if any(named.values()):
-        yield judge, {**named, "keep": kept}
+    leaving = [
+        Selection(source=member.name) for member in members if member.id in leaves
+    ]
+    for other in registry.list() if leaving else ():
+        if other.name == judge:
+            continue
+        with suppress(UnknownKey):
+            receipt = registry.erase(other.name, also=leaving, dry_run=True)
+            if receipt.keys or receipt.versions:
+                yield other.name, {"also": leaving, "keep": receipt.cases}
+    chosen = map(_selection, (arguments, *arguments.get("selections", ())))
+    kept = tuple(arguments.get("cases_kept") or ())
+    yield judge, {"also": [*leaving, *chosen], "keep": kept}
 
 
-def _of_other_judges(
-    registry: Registry, judge: str, leaving: Sequence[str]
-) -> Iterator[Selection]:
-    """Yield what those who leave the team said to other judges; the cases themselves stay there."""
-    for other in registry.list():
-        for source in leaving if other.name != judge else ():
-            with suppress(UnknownKey):
-                receipt = registry.erase(other.name, source=source, dry_run=True)
-                if receipt.keys or receipt.versions:
-                    yield other.name, {"source": source, "keep": receipt.cases}
-
-
-def _without_what_went_since(
-    work: Work, selection: Selection, receipt: Receipt
-) -> Receipt:
-    """Return the receipt without places in our tables that a later erasure has emptied."""
-    if not receipt.left:
-        return receipt
-    judge, arguments = selection
-    try:
-        left = work.registry.erase(judge, **arguments, **work.options()).left
-    except UnknownKey:  # nothing holds it any more
-        left = ()
-    foreign = [place for place in receipt.left if not place.startswith("memalign_")]
-    return replace(receipt, left=tuple(dict.fromkeys((*foreign, *left))))
-
-
-def _joined(receipts: Sequence[Receipt], judge: str) -> Receipt:
-    """Return one receipt for several: what went from any judge, and where anything is left."""
-    own = [receipt for receipt in receipts if receipt.judge == judge]
-    erased = {receipt.judge for receipt in receipts}
-    left = dict[str, None]()
-    elsewhere = set[str]()
-    for receipt in receipts:
-        left |= dict.fromkeys(receipt.left)
-        places = set(receipt.elsewhere)
-        elsewhere |= places if receipt.judge == judge else places - erased
-    went: Any = {}
-    for kind in NOUNS.values():
-        went[kind.field] = _went(receipts, kind.field)
-    return replace(
-        (own or receipts)[-1],
-        judge=judge,
-        left=tuple(left),
-        elsewhere=tuple(sorted(elsewhere)),
-        **went,
+def _selection(fields: Mapping[str, Any]) -> Selection:
+    """Return what the fields of JSON select; empty ones say nothing."""
+    return Selection(
+        keys=tuple(fields.get("keys") or ()),
+        source=fields.get("source") or None,
+        matching=fields.get("matching") or None,
     )
 
 
-def _went(receipts: Sequence[Receipt], what: str) -> tuple[Any, ...]:
-    """Return what went of each judge, once although several selections may have named it."""
-    went = dict[tuple[str, Any], None]()
-    for receipt in receipts:
-        for part in getattr(receipt, what):
-            went[receipt.judge, part] = None
-    return tuple(part for _, part in went)
+def _joined(own: Receipt, others: Sequence[Receipt]) -> Receipt:
+    """Return one receipt for several judges: what went, and where anything is left."""
+    joined = own
+    erased = {own.judge, *(other.judge for other in others)}
+    for other in others:
+        went: dict[str, Any] = {}
+        for kind in NOUNS.values():
+            parts = getattr(joined, kind.field) + getattr(other, kind.field)
+            went[kind.field] = parts
+        left = dict.fromkeys(joined.left)
+        for place in other.left:
+            # Whoever leaves was in the team until the last erasure, which searched it again.
+            if not place.startswith(people.name):
+                left[place] = None
+        elsewhere = set(other.elsewhere) - erased
+        joined = replace(
+            joined,
+            left=tuple(left),
+            elsewhere=tuple(sorted(elsewhere.union(joined.elsewhere))),
+            **went,
+        )
+    return joined
 
 
 def _keep_cases(
@@ -227,14 +159,14 @@ def _keep_cases(
     with store.read() as connection:
         queued = {case.case_id for case in cases_of(connection, judge, ids)}
     missing = set(ids) - queued
-    found = list[Example]()
-    for version in reversed(registry.history(judge)) if missing else ():
+    if not missing:
+        return
+    found = dict[str, Example]()
+    for version in reversed(registry.history(judge)):
         for case in registry.load(judge, version.number).memory.cases:
             if case.id in missing:
-                found.append(case.example)
-                missing.remove(case.id)
-        if not missing:
+                found.setdefault(case.id, case.example)
+        if len(found) == len(missing):
             break
-    if found:
-        with store.write() as connection:
-            add_cases(connection, judge, found)
+    with store.write() as connection:
+        add_cases(connection, judge, found.values())

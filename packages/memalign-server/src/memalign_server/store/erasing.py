@@ -15,9 +15,12 @@ import msgspec
 from sqlalchemy import (
     Column,
     Connection,
+    Delete,
     Row,
+    RowMapping,
     Table,
     Text,
+    Update,
     delete,
     select,
     type_coerce,
@@ -51,6 +54,9 @@ _NAMES_OF_OTHERS: Mapping[str, str | None] = {
 _WRITTEN = ("problem", "reference")
 """What of a receipt others may have written; the rest are its own fixed words."""
 
+Holds = Callable[[str], bool]
+"""Says whether a text repeats what is erased, be it in passing."""
+
 
 class ServerTables:
     """The server's tables, as the registry knows them."""
@@ -63,30 +69,30 @@ class ServerTables:
         cases = select(queue.c.case_id, queue.c.content_hash, example)
         of_judge = cases.where(queue.c.judge == judge)
         for case_id, about, written in connection.execute(of_judge):
-            content = [list(from_json(written).values())]
-            yield Passage(id=case_id, source=None, content=content, about=about)
+            content = list(from_json(written).values())
+            yield Passage(id=case_id, source=None, content=[content], about=about)
         for row in connection.execute(select(reviews).where(reviews.c.judge == judge)):
             yield _passage(row)
         work = select(jobs.c.arguments, jobs.c.result).where(jobs.c.judge == judge)
         for row in connection.execute(work):
             yield from _copies(list(row))
 
-    def forget(self, connection: Connection, receipt: Receipt, residue: Residue) -> int:
-        """Remove what is erased, and what repeats it; return how many rows were touched."""
-        versions = {one.number for one in receipt.versions if one.lessons}
-        touched = forget_judgments(
+    def forget(
+        self, connection: Connection, receipt: Receipt, residue: Residue
+    ) -> None:
+        """Remove what is erased, and what repeats it."""
+        forget_judgments(
             connection,
             receipt.judge,
             guidelines=receipt.lessons,
-            cases=residue.cases | {key.id for key in residue.keys},
-            versions=versions,
+            cases=residue.touched,
+            versions={one.number for one in receipt.versions if one.lessons},
         )
         holds = _reader(residue)
         for table in (queue, reviews):
-            touched += _forget_rows(connection, table, receipt.judge, residue, holds)
+            _forget_rows(connection, table, receipt.judge, residue, holds)
         _leave_team(connection, receipt.judge)
-        _forget_work(connection, receipt, residue)
-        return touched
+        _forget_work(connection, receipt, residue, holds)
 
     def words(self, connection: Connection) -> Iterator[Words]:
         """Read every text of people and of judged systems, decoded."""
@@ -114,12 +120,14 @@ def _passage(row: Row[Any]) -> Passage:
             words.append(value)
         elif value is not None:
             labels.append(value)
-    words += [text for text in (row.rationale, row.draft) if text]
-    content = words or ([""] if labels else None)
+    words += filter(None, (row.rationale, row.draft))
+    content = words
+    if labels and not words:
+        content = [""]
     return Passage(
         id=row.case_id,
         source=row.person,
-        content=content,
+        content=content or None,
         labels=labels,
         about=row.content_hash,
     )
@@ -154,53 +162,53 @@ def _copies(value: Any) -> Iterator[Passage]:
     for part in values_in(value):
         if not isinstance(part, dict) or _OF_CASES.isdisjoint(part):
             continue
-        case_id = part.get("id")
+        content = dict(part)
+        case_id = content.pop("id", None)
+        source = content.pop("source", None)
         if not isinstance(case_id, str):
             continue
-        source = part.get("source")
-        content = [one for name, one in part.items() if name not in ("id", "source")]
-        yield Passage(id=case_id, source=None, content=content, copy=True)
+        words = list(content.values())
+        yield Passage(id=case_id, source=None, content=words, copy=True)
         if isinstance(source, str):
-            yield Passage(id=case_id, source=source, content=content, copy=True)
+            yield Passage(id=case_id, source=source, content=words, copy=True)
 
 
 # -- forget ----------------------------------------------------------------------------------------
 
 
 def _forget_rows(
-    connection: Connection,
-    table: Table,
-    judge: str,
-    residue: Residue,
-    holds: Callable[[str], bool],
-) -> int:
+    connection: Connection, table: Table, judge: str, residue: Residue, holds: Holds
+) -> None:
     """Delete what was said of erased cases and by erased keys.
 
     Of the other rows what repeats it is emptied.
     """
     emptied = _emptied(table)
-    own = list(table.primary_key)
-    columns: list[Any] = [table.c.case_id.label("of_case")]
-    if table is reviews:
-        columns += [table.c.person, table.c.content_hash]
-    columns += [column.label(f"own_{place}") for place, column in enumerate(own)]
-    columns += [_written_as(column).label(f"read_{column.name}") for column in emptied]
-    touched = 0
-    for row in connection.execute(select(*columns).where(table.c.judge == judge)).all():
-        blank = _blank(emptied, row, residue, holds)
-        goes = row.of_case in residue.cases
-        if table is reviews:
-            key = FeedbackKey(row.of_case, row.person)
-            goes = goes or residue.takes((key, row.content_hash))
-        if goes or blank:
-            same = [
-                column == getattr(row, f"own_{place}")
-                for place, column in enumerate(own)
-            ]
-            change = delete(table) if goes else update(table).values(blank)
-            connection.execute(change.where(*same))
-            touched += 1
-    return touched
+    own = [column for column in table.primary_key if column.name != "judge"]
+    read: list[Any] = list(dict.fromkeys((table.c.case_id, *own)))
+    for column in emptied:
+        read.append(_written_as(column).label(column.name))
+    of_judge = table.c.judge == judge
+    for row in connection.execute(select(*read).where(of_judge)).mappings().all():
+        change: Delete | Update = delete(table)
+        if not _goes(row, residue):
+            blank = _blank(emptied, row, residue, holds)
+            if not blank:
+                continue
+            change = update(table).values(blank)
+        same = [column == row[column.name] for column in own]
+        connection.execute(change.where(of_judge, *same))
+
+
+def _goes(row: RowMapping, residue: Residue) -> bool:
+    """Return whether a case, or what was said of one, is erased."""
+    case_id = row["case_id"]
+    if case_id in residue.cases:
+        return True
+    if "person" not in row:
+        return False
+    key = FeedbackKey(case_id, row["person"])
+    return residue.takes((key, row["content_hash"]))
 
 
 def _emptied(table: Table) -> list[Column[Any]]:
@@ -208,37 +216,38 @@ def _emptied(table: Table) -> list[Column[Any]]:
 
     They hold words in passing, or names of others.
     """
-    passing = list[Column[Any]]()
-    naming = list[Column[Any]]()
+    found = list[Column[Any]]()
     for column in table.c:
-        if column.info.get("memalign") == "sentence":
-            passing.append(column)
-        elif column.name in _NAMES_OF_OTHERS:
-            naming.append(column)
-    return passing + naming
+        in_passing = column.info.get("memalign") == "sentence"
+        if in_passing or column.name in _NAMES_OF_OTHERS:
+            found.append(column)
+    return found
 
 
 def _blank(
     columns: Collection[Column[Any]],
-    row: Row[Any],
+    row: RowMapping,
     residue: Residue,
-    holds: Callable[[str], bool],
+    holds: Holds,
 ) -> dict[str, Any]:
     """Return what takes the place of what a row repeats, by the column."""
     blank: dict[str, Any] = {}
     for column in columns:
-        text = getattr(row, f"read_{column.name}")
+        value = row[column.name]
         if column.name in _NAMES_OF_OTHERS:
-            if _is_name(residue, text):
+            if _is_name(residue, value):
                 blank[column.name] = _NAMES_OF_OTHERS[column.name]
             continue
-        value = from_json(text) if isinstance(column.type, Json) else text
+        if isinstance(column.type, Json):
+            value = from_json(value)
         if any(map(holds, texts_in(value))):
             blank[column.name] = None
     return blank
 
 
-def _forget_work(connection: Connection, receipt: Receipt, residue: Residue) -> None:
+def _forget_work(
+    connection: Connection, receipt: Receipt, residue: Residue, holds: Holds
+) -> None:
     """Take all texts from the judge's work; what erases here gets the receipt, without names."""
     own = jobs.c.judge == receipt.judge
     erases = jobs.c.kind == "erase"
@@ -248,14 +257,16 @@ def _forget_work(connection: Connection, receipt: Receipt, residue: Residue) -> 
     erasing = update(jobs).where(own, erases, jobs.c.state == "running")
     connection.execute(erasing.values(result=receipt.without_names(), arguments=None))
     for row in connection.execute(select(jobs).where(own)).all():
-        this = update(jobs).where(jobs.c.id == row.id)
+        change = dict[str, Any]()
         if _is_name(residue, row.asked_by):
-            connection.execute(this.values(asked_by=_GONE))
+            change["asked_by"] = _GONE
         written = _written(row.result) if row.kind == "erase" else {}
-        texts = [name for name, text in written.items() if _holds(residue, text)]
-        if texts:
-            result = row.result | dict.fromkeys(texts, _GONE)
-            connection.execute(this.values(result=result))
+        repeating = [name for name, text in written.items() if holds(text)]
+        if repeating:
+            change["result"] = row.result | dict.fromkeys(repeating, _GONE)
+        if change:
+            same = jobs.c.id == row.id
+            connection.execute(update(jobs).where(same).values(change))
 
 
 def _leave_team(connection: Connection, judge: str) -> None:
@@ -276,7 +287,7 @@ def forget_judgments(
     guidelines: Collection[str],
     cases: Collection[str],
     versions: Collection[int],
-) -> int:
+) -> None:
     """Drop judgments whose prompt held one of these guidelines or cases; they are judged again.
 
     A model may have repeated in its reasons what it was shown, in words that no search would find.
@@ -288,25 +299,18 @@ def forget_judgments(
         guidelines: The guidelines that go.
         cases: The cases that go.
         versions: The versions that had one of the guidelines.
-
-    Returns:
-        How many judgments were dropped.
     """
-    rules = set(guidelines)
-    examples = set(cases)
-    count = 0
     empty = dict.fromkeys(("judgment", "verdict", "version"))
     written = select(queue.c.number, _written_as(queue.c.judgment), queue.c.version)
     judged = written.where(queue.c.judge == judge, queue.c.judgment.is_not(None))
     for number, text, version in connection.execute(judged).all():
         shown = msgspec.json.decode(text, type=_Shown)
-        of_version = bool(rules) and (version is None or version in versions)
-        by_model = of_version and shown.decided_by != "expert"
-        if by_model or rules & shown.applied or examples & set(shown.example_ids):
+        held = version is None or version in versions
+        by_model = bool(guidelines) and held and shown.decided_by != "expert"
+        examples = not shown.example_ids.isdisjoint(cases)
+        if by_model or examples or not shown.applied.isdisjoint(guidelines):
             own = update(queue).where(queue.c.number == number)
             connection.execute(own.values(empty))
-            count += 1
-    return count
 
 
 class _Finding(msgspec.Struct):
@@ -316,16 +320,16 @@ class _Finding(msgspec.Struct):
 class _Shown(msgspec.Struct):
     """What of a judgment says what its prompt held."""
 
-    guideline_ids: list[str] = []
-    example_ids: list[str] = []
+    guideline_ids: frozenset[str] = frozenset()
+    example_ids: frozenset[str] = frozenset()
     findings: list[_Finding] = []
     decided_by: str = ""
 
     @property
-    def applied(self) -> set[str]:
+    def applied(self) -> frozenset[str]:
         """Return the guidelines that applied."""
-        found = {finding.guideline for finding in self.findings}
-        return found.union(self.guideline_ids)
+        found = (finding.guideline for finding in self.findings)
+        return self.guideline_ids.union(found)
 
 
 def _written_as(column: Any) -> Any:
@@ -336,26 +340,21 @@ def _written_as(column: Any) -> Any:
     return type_coerce(column, Text())
 
 
-def _reader(residue: Residue) -> Callable[[str], bool]:
-    """Return the function that says whether a text repeats what is erased.
+def _is_name(residue: Residue, name: str | None) -> bool:
+    """Return whether this is the erased person's name."""
+    return residue.is_name(name) or (bool(name) and residue.certain(str(name)))
+
+
+def _reader(residue: Residue) -> Holds:
+    """Return the function that says whether a text repeats what is erased, be it in passing.
 
     Most texts come many times.
     """
 
     @cache
     def holds(text: str) -> bool:
-        return _holds(residue, text)
+        if residue.copied(text):
+            return True
+        return len(text) <= _SENTENCE and residue.in_sentence(text)
 
     return holds
-
-
-def _is_name(residue: Residue, name: str | None) -> bool:
-    """Return whether this is the erased person's name."""
-    return residue.is_name(name) or (bool(name) and residue.certain(str(name)))
-
-
-def _holds(residue: Residue, text: str) -> bool:
-    """Return whether a text repeats what is erased, be it in passing."""
-    if residue.copied(text):
-        return True
-    return len(text) <= _SENTENCE and residue.in_sentence(text)

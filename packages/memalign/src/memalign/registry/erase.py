@@ -313,7 +313,7 @@ def _plan(
 
 def _unknown(history: History, selections: Sequence[Selection]) -> UnknownKey:
     """Return the error that nothing is there; it says when a person was erased before."""
-    what = " or".join(map(str, selections))
+    what = " or".join(filter(None, map(str, selections)))
     when = ""
     for selection in selections:
         if selection.person is None:
@@ -407,24 +407,21 @@ def select(history: History, selections: Sequence[Selection]) -> Residue:
 
     Args:
         history: What the registry holds of the judge.
-        selections: What is to go. Of several, one that names nothing is passed over.
+        selections: What is to go. Of several, a key that names nothing is passed over.
 
     Raises:
-        UnknownKey: No selection names anything, or there is none.
+        UnknownKey: There is no selection, or the only one has a key that names nothing.
     """
-    unknown = UnknownKey("name feedback by id (t-17), by key (t-17@ana) or by source")
+    if not selections:
+        raise UnknownKey("name feedback by id (t-17), by key (t-17@ana) or by source")
     chosen = []
     cases: set[str] = set()
     for selection in selections:
-        try:
-            named = _named_by(history, selection)
-        except UnknownKey as error:
-            unknown = error
-        else:
-            chosen.append((selection, *named))
-            cases |= named[1]
-    if not chosen:
-        raise unknown
+        named, ids, unknown = _named_by(history, selection)
+        if unknown and len(selections) == 1:
+            raise _nothing_of(history, selection, unknown[0])
+        chosen.append((selection, named, ids))
+        cases |= ids
     contents = _only_in(history, cases)
     taken = [_taken(history, contents, *one) for one in chosen]
     keys: set[FeedbackKey] = set()
@@ -446,10 +443,10 @@ def select(history: History, selections: Sequence[Selection]) -> Residue:
 
 def _named_by(
     history: History, selection: Selection
-) -> tuple[set[FeedbackKey], set[str]]:
-    """Return the keys and the ids of cases that a selection names.
+) -> tuple[set[FeedbackKey], set[str], list[str | FeedbackKey]]:
+    """Return the keys and the ids of cases that a selection names, and which of its keys name none.
 
-    Raises UnknownKey if one of its keys names nothing.
+    What people said of a case goes with the case.
     """
     finder = selection.finder
     keys: set[FeedbackKey] = set()
@@ -461,23 +458,23 @@ def _named_by(
             cases.add(passage.id)
         else:
             keys.add(passage.key)
-    # What people said of a case goes with the case.
     keys |= history.keys_on(cases)
     source = selection.source
     if source is not None:
         keys = {key for key in keys if same_person(key.source, source)}
         cases = set()
+    unknown: list[str | FeedbackKey] = []
     if not selection.keys:
-        return keys, cases
+        return keys, cases, unknown
     named: set[FeedbackKey] = set()
     ids: set[str] = set()
     for selector, found in select_keys(sorted(keys), selection.keys).items():
         meant = _ids_meant(selector) & cases
         if not found and not meant:
-            raise _nothing_of(history, selection, selector)
+            unknown.append(selector)
         named.update(found)
         ids |= meant
-    return named | history.keys_on(ids), ids
+    return named | history.keys_on(ids), ids, unknown
 
 
 def _ids_meant(selector: str | FeedbackKey) -> set[str]:

@@ -593,8 +593,8 @@ class Registry:
             matching: All that holds a text, in whatever case and spelling. Without selectors and
                 `source`, no guideline and no note may hold it afterwards either. Of these three
                 arguments, all that are given must hold.
-            also: What goes beside it, in the same transaction and with the same receipt. What names
-                nothing is passed over if something else is there.
+            also: What goes beside it, in the same transaction and with the same receipt. Of several
+                selections, a key that names nothing is passed over.
             keep: Ids of cases that stay in a server's queue, although nobody says anything of them
                 any more.
             dry_run: Whether to say only what would go. The counts are those of the erasure.
