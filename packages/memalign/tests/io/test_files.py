@@ -32,9 +32,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in folder.iterdir()}
 
 
-def test_new_content_takes_its_place_when_it_is_on_the_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_new_content_takes_its_place_when_it_is_on_the_disk(tmp_path, monkeypatch):
     path = tmp_path / "card.jsonl"
     steps = list[object]()
     path.write_bytes(b"old")
@@ -54,7 +52,7 @@ def test_new_content_takes_its_place_when_it_is_on_the_disk(
     assert contents(tmp_path) == {"card.jsonl": b"new and whole"}
 
 
-def test_a_failed_write_leaves_the_old_file_alone(tmp_path: Path) -> None:
+def test_a_failed_write_leaves_the_old_file_alone(tmp_path):
     (tmp_path / "card.jsonl").write_bytes(b"old")
     card = tmp_path / "card.jsonl"
     with pytest.raises(OSError, match="disk full"), atomic_write(card) as file:  # noqa: PT012
@@ -67,7 +65,7 @@ def test_a_failed_write_leaves_the_old_file_alone(tmp_path: Path) -> None:
 
 
 @posix
-def test_a_link_stays_one_and_private_files_private(tmp_path: Path) -> None:
+def test_a_link_stays_one_and_private_files_private(tmp_path):
     before = os.umask(0o022)
     try:
         write(tmp_path / "bundle.json", b"{}")
@@ -88,7 +86,7 @@ def test_a_link_stays_one_and_private_files_private(tmp_path: Path) -> None:
 
 
 @posix
-def test_a_device_is_written_but_never_replaced() -> None:
+def test_a_device_is_written_but_never_replaced():
     ours, theirs = os.openpty()
     device = Path(os.ttyname(theirs))
     try:
@@ -112,7 +110,7 @@ with atomic_write(Path(sys.argv[1])) as file:
 
 
 @posix
-def test_a_killed_writers_leftovers_go_with_the_next(tmp_path: Path) -> None:
+def test_a_killed_writers_leftovers_go_with_the_next(tmp_path):
     path = tmp_path / "judge.json"
     for content in (b"first", b"2"):
         killed = subprocess.run([sys.executable, "-c", KILLED, str(path)], check=False)
@@ -128,9 +126,7 @@ def test_a_killed_writers_leftovers_go_with_the_next(tmp_path: Path) -> None:
         assert contents(tmp_path) == {"judge.json": content}
 
 
-def test_writers_wait_for_each_other_and_say_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_writers_wait_for_each_other_and_say_so(tmp_path, monkeypatch):
     said = threading.Event()
     monkeypatch.setattr(
         logging.getLogger("memalign.io"), "handle", lambda record: said.set()
@@ -148,7 +144,7 @@ def test_writers_wait_for_each_other_and_say_so(
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_one_holder_at_a_time_has_the_lock(tmp_path: Path) -> None:
+def test_one_holder_at_a_time_has_the_lock(tmp_path):
     path = tmp_path / ".out.lock"
     for _ in range(2):
         lock = try_lock(path)

@@ -8,7 +8,6 @@ import json
 import math
 from collections import namedtuple
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +19,7 @@ from memalign.errors import InputError, InvalidRows
 from memalign.io import read_examples, read_feedback
 from memalign.types import canonical_json
 from memalign.values import ValueType
+from tests.support.lists import ids, values
 from tests.support.rows import RawRow
 from tests.support.scripted import scripted
 
@@ -65,10 +65,10 @@ def judge() -> Judge:
 
 @pytest.mark.parametrize("name", ODD)
 @pytest.mark.parametrize("frame", [list, objects])
-def test_what_no_judge_reads_stops_nothing(judge: Judge, frame: Any, name: str) -> None:
+def test_what_no_judge_reads_stops_nothing(judge, frame, name):
     rows = frame([ROW | ODD[name]])
-    assert [example.id for example in read_examples(rows)] == ["a"]
-    assert [judgment.value for judgment in judge.judge_many(rows)] == [True]
+    assert ids(read_examples(rows)) == ["a"]
+    assert values(judge.judge_many(rows)) == [True]
     assert judge.predict_batch(objects([ROW | ODD[name]]))["error"].isna().all()
 
 
@@ -96,24 +96,18 @@ unused = st.recursive(
         unused,
     )
 )
-def test_unused_columns_of_any_kind_are_kept_or_named(columns: RawRow) -> None:
-    rows = [columns | {"id": "a", "outputs": "x"}]
-    (example,) = read_examples(rows)
+def test_unused_columns_of_any_kind_are_kept_or_named(columns):
+    row = columns | {"id": "a", "outputs": "x"}
+    (example,) = read_examples([row])
     canonical_json(example.to_dict()).encode()
-    kept = read_feedback(
-        [{**columns, "id": "a", "outputs": "x", "value": True, "source": "ana"}],
-        fields=PARTS,
-    )
-    assert [row.value for row in kept.rows] == [True]
+    labelled = row | {"value": True, "source": "ana"}
+    assert values(read_feedback([labelled], fields=PARTS).rows) == [True]
 
 
-numbers = (
+odd_values = st.recursive(
     st.floats()
     | st.text(st.characters(exclude_categories=()), max_size=6)
-    | st.just(math.nan)
-)
-values = st.recursive(
-    numbers,
+    | st.just(math.nan),
     lambda inner: (
         st.lists(inner, max_size=4)
         | st.dictionaries(st.text(max_size=4), inner, max_size=4)
@@ -122,10 +116,8 @@ values = st.recursive(
 
 
 @settings(max_examples=60)
-@given(values)
-def test_any_value_of_python_enters_as_json_through_every_door(
-    tmp_path_factory: pytest.TempPathFactory, value: Any
-) -> None:
+@given(odd_values)
+def test_any_value_of_python_enters_as_json_through_every_door(tmp_path_factory, value):
     folder = tmp_path_factory.mktemp("doors")
     row: RawRow = {
         "id": "a",
@@ -137,20 +129,21 @@ def test_any_value_of_python_enters_as_json_through_every_door(
     }
     (folder / "f.jsonl").write_text(json.dumps(row) + "\n", "utf-8")
     (folder / "f.json").write_text(json.dumps([row]), "utf-8")
-    doors = [
+    expected = Feedback(**row)
+    canonical_json(expected.to_dict()).encode()
+    for door in (
         folder / "f.jsonl",
         folder / "f.json",
         [row],
-        [Feedback(**row)],
+        [expected],
         objects([row]),
-    ]
-    read = [read_feedback(door, value_type=BOOL).rows for door in doors]
-    assert len({row[0].content_hash for row in read}) == 1
-    assert all(row[0].rationale == "so\ufffd" for row in read)
-    canonical_json(read[0][0].to_dict()).encode()
+    ):
+        (read,) = read_feedback(door, value_type=BOOL).rows
+        assert read.content_hash == expected.content_hash
+        assert read.rationale == "so\ufffd"
 
 
-def test_one_poisoned_row_costs_nobody_a_verdict(judge: Judge, tmp_path: Path) -> None:
+def test_one_poisoned_row_costs_nobody_a_verdict(judge, tmp_path):
     half = '{"a": "x\ud83d"}'
     call = {
         "role": "assistant",
@@ -165,37 +158,32 @@ def test_one_poisoned_row_costs_nobody_a_verdict(judge: Judge, tmp_path: Path) -
     ]
     named = ("inputs", "outputs", "expectations", "conversation", "trace")
     reads_all = judge.replace(
-        instructions=" ".join(f"{{{{ {name} }}}}" for name in named)
+        instructions="{{inputs}} {{outputs}} {{expectations}} {{conversation}} {{trace}}"
     )
     usual = dict.fromkeys(named, "text")
-    rows = [
-        usual | poison | {"id": f"t-{number}"}
-        for number, poison in enumerate([{}, *poisons, {}])
-    ]
+    rows = []
+    for number, poison in enumerate([{}, *poisons, {}]):
+        rows.append(usual | poison | {"id": f"t-{number}"})
     for door in (rows, [Example(**row) for row in rows], objects(rows)):
         judged = reads_all.judge_many(door, out=tmp_path / "out.jsonl")
-        assert [judgment.value for judgment in judged] == [True] * len(rows)
-    labelled = [
-        row | {"value": True, "source": "ana", "rationale": "why\ud83d"} for row in rows
-    ]
-    assert len(reads_all.align(labelled).judge.memory.cases) == len(rows)
+        assert values(judged) == [True] * len(rows)
+    said = {"value": True, "source": "ana", "rationale": "why\ud83d"}
+    aligned = reads_all.align([row | said for row in rows]).judge
+    assert len(aligned.memory.cases) == len(rows)
 
 
-def test_bare_nan_in_json_lines_is_absent(tmp_path: Path) -> None:
+def test_bare_nan_in_json_lines_is_absent(tmp_path):
     path = tmp_path / "f.jsonl"
-    lines = [
-        '{"id": "1", "outputs": "a", "value": true, "rationale": NaN}',
-        '{"id": "2", "outputs": [-Infinity, 1],',
-    ]
-    lines[1] += ' "value": NaN, "rationale": "Cold \\ud83d."}'
-    path.write_text("\n".join(lines), "utf-8")
-    first, second = read_feedback(path, value_type=BOOL).rows
-    assert (first.rationale, second.value, second.outputs, second.rationale) == (
-        None,
-        None,
-        [None, 1],
-        "Cold \ufffd.",
+    path.write_text(
+        '{"id": "1", "outputs": "a", "value": true, "rationale": NaN}\n'
+        '{"id": "2", "outputs": [-Infinity, 1],'
+        ' "value": NaN, "rationale": "Cold \\ud83d."}',
+        "utf-8",
     )
+    first, second = read_feedback(path, value_type=BOOL).rows
+    assert first.rationale is None
+    assert (second.value, second.outputs) == (None, [None, 1])
+    assert second.rationale == "Cold \ufffd."
 
 
 @dataclasses.dataclass
@@ -204,7 +192,7 @@ class Answer:
     at: datetime
 
 
-def test_objects_of_python_are_read_by_their_fields(judge: Judge) -> None:
+def test_objects_of_python_are_read_by_their_fields(judge):
     pydantic = pytest.importorskip("pydantic")
     model = pydantic.create_model("Reply", text=(str, ...), parts=(list[Any], []))
     answer = Answer("Soon.", datetime(2024, 3, 1, tzinfo=UTC))
@@ -217,43 +205,33 @@ def test_objects_of_python_are_read_by_their_fields(judge: Judge) -> None:
     assert example.inputs == {"text": "Soon.", "at": "2024-03-01T00:00:00+00:00"}
     assert example.outputs == {"text": "Soon.", "parts": [example.inputs]}
     assert example.trace == "plain text"
-    with pytest.raises(
-        InputError, match=r"^a: outputs\.x\[1\] is a object, which is not a JSON value"
-    ):
+    message = r"^a: outputs\.x\[1\] is a object, which is not a JSON value"
+    with pytest.raises(InputError, match=message):
         judge(Example(id="a", outputs={"x": [1, object()]}))
 
 
-def test_rows_may_be_objects_of_python() -> None:
+def test_rows_may_be_objects_of_python():
     pydantic = pytest.importorskip("pydantic")
     row = {"id": "a", "outputs": "x", "value": True}
-    model = pydantic.create_model(
-        "Row", **{name: (Any, value) for name, value in row.items()}
-    )
-    made = [
+    model = pydantic.create_model("Row", id=str, outputs=str, value=bool)
+    made: list[Any] = [
         dataclasses.make_dataclass("Row", row)(**row),
         namedtuple("Row", row)(**row),
-        model(),
+        model(**row),
     ]
     for item in made:
         assert read_feedback([item]).rows == read_feedback([row]).rows
 
 
-def test_what_was_left_out_is_named_with_its_row() -> None:
-    rows = [
-        ROW | {"value": True},
-        ROW | {"id": "b", "value": True, "thumbnail": b"\x89PNG", "trace": [b"\x00"]},
-    ]
-    notes = read_feedback(rows, fields=PARTS).notes
-    assert "thumbnail was left out on line 2: it is an image (bytes)" in "\n".join(
-        notes
-    )
-    assert (
-        "trace[0] was left out on line 2: it holds bytes that are not text"
-        in "\n".join(notes)
-    )
-    with pytest.raises(
-        InvalidRows, match=r"line 2 \(b\): trace\[0\] holds bytes that are not text"
-    ):
+def test_what_was_left_out_is_named_with_its_row():
+    odd = {"thumbnail": b"\x89PNG", "trace": [b"\x00"]}
+    rows = [ROW | {"value": True}, ROW | {"id": "b", "value": True} | odd]
+    notes = "\n".join(read_feedback(rows, fields=PARTS).notes)
+    why = "trace[0] was left out on line 2: it holds bytes that are not text"
+    assert "thumbnail was left out on line 2: it is an image (bytes)" in notes
+    assert why in notes
+    message = r"line 2 \(b\): trace\[0\] holds bytes that are not text"
+    with pytest.raises(InvalidRows, match=message):
         read_feedback(rows, fields=("outputs", "trace"))
 
 
@@ -262,47 +240,48 @@ def test_what_was_left_out_is_named_with_its_row() -> None:
 
 @pytest.mark.parametrize(
     ("column", "field"),
-    [("coment", "rationale"), ("rationnale", "rationale"), ("Comment", "rationale"), ("anotator", "source"),
-     ("Time stamp", "created_at"), ("expectation", "expectations")],
-)  # fmt: skip
-def test_a_column_that_comes_close_to_a_field_is_named(
-    tmp_path: Path, column: str, field: str
-) -> None:
+    [
+        ("coment", "rationale"),
+        ("rationnale", "rationale"),
+        ("Comment", "rationale"),
+        ("anotator", "source"),
+        ("Time stamp", "created_at"),
+        ("expectation", "expectations"),
+    ],
+)
+def test_a_column_that_comes_close_to_a_field_is_named(tmp_path, column, field):
     row = ROW | {"value": True, column: "never so", "region": "north"}
     (tmp_path / "f.jsonl").write_text(json.dumps(row), "utf-8")
     pd.DataFrame([row]).to_csv(tmp_path / "f.csv", index=False)
     for door in (tmp_path / "f.jsonl", tmp_path / "f.csv", [row], pd.DataFrame([row])):
         notes = read_feedback(door).notes
-        assert any(
-            f"{column}: not used; did you mean {column} → {field}? Use --map" in note
-            for note in notes
-        )
+        said = f"{column}: not used; did you mean {column} → {field}? Use --map"
+        assert said in "\n".join(notes)
         assert "not used, and kept as meta: region" in notes
     judge, _ = scripted()
-    assert any(f"{column} → {field}" in note for note in judge.align([row]).notes)
+    assert f"{column} → {field}" in "\n".join(judge.align([row]).notes)
 
 
-def test_a_row_without_label_or_words_names_what_it_has() -> None:
-    with pytest.raises(
-        InvalidRows,
-        match="a value, a rationale or both; label: not used; did you mean label → value",
-    ):
-        read_feedback([ROW | {"label": True, "comment": "x"}])
-    with pytest.raises(
-        InvalidRows,
-        match="a value, a rationale or both; not used, and kept as meta: region",
-    ):
-        read_feedback([ROW | {"region": True}])
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (
+            {"label": True, "comment": "x"},
+            "label: not used; did you mean label → value",
+        ),
+        ({"region": True}, "not used, and kept as meta: region"),
+    ],
+)
+def test_a_row_without_label_or_words_names_what_it_has(more, said):
+    with pytest.raises(InvalidRows, match=f"a value, a rationale or both; {said}"):
+        read_feedback([ROW | more])
 
 
-def test_columns_may_be_named_for_one_call() -> None:
+def test_columns_may_be_named_for_one_call():
     judge, _ = scripted()
     row = {"id": "a", "answer": "Soon.", "label": True, "why": "Says when."}
     columns = {"outputs": "answer", "value": "label", "rationale": "why"}
     aligned = judge.align([row], columns=columns).judge
     assert dict(aligned.columns) == columns
-    assert [
-        judgment.value
-        for judgment in judge.judge_many([row], columns={"outputs": "answer"})
-    ] == [True]
+    assert values(judge.judge_many([row], columns={"outputs": "answer"})) == [True]
     assert read_examples([row], columns=columns)[0].outputs == "Soon."
