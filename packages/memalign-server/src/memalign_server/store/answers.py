@@ -113,6 +113,7 @@ def add_answer(connection: Connection, answer: Answer) -> None:
     )
     apart = case((replaced, 1), else_=0)
     connection.execute(insert(reviews).values({**vars(answer), "apart": apart}))
+    count_answers(connection, answer.judge, [answer.case_id])
 
 
 def change_answer(connection: Connection, before: Answer, after: Answer) -> None:
@@ -123,6 +124,27 @@ def change_answer(connection: Connection, before: Answer, after: Answer) -> None
     this = own & (SAID.content_hash == before.content_hash)
     if changed:
         connection.execute(update(reviews).where(this).values(changed))
+    if "state" in changed:
+        count_answers(connection, before.judge, [before.case_id])
+
+
+def count_answers(
+    connection: Connection, judge: str, ids: Collection[str] | None = None
+) -> None:
+    """Note on cases how many people have answered them as they are now.
+
+    Args:
+        connection: The transaction, in which answers have come, changed or gone.
+        judge: The judge.
+        ids: The cases; None for all of the queue.
+    """
+    of_case = select(func.count()).select_from(reviews)
+    of_case = of_case.where(said_of_case(judge), ANSWERED).correlate(queue)
+    given = of_case.scalar_subquery()
+    changed = update(queue).where(of_judge(judge), CASE.answers != given)
+    if ids is not None:
+        changed = changed.where(CASE.case_id.in_(ids))
+    connection.execute(changed.values(answers=given))
 
 
 def mark_taught(

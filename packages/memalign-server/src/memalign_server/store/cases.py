@@ -39,6 +39,7 @@ from memalign.memory import Finder, Memory
 from memalign.types import Example, Judgment
 from memalign.values import value_text
 from memalign_server.problems import Refused
+from memalign_server.store.answers import count_answers
 from memalign_server.store.queries import (
     ANSWERED,
     AT_ONCE,
@@ -125,14 +126,6 @@ class Counts:
     total: int
     judged: int
     answered: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class ListedCase:
-    """A case with the number of people who answered it."""
-
-    case: QueuedCase
-    answers: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -327,6 +320,7 @@ def _attach_answers(connection: Connection, judge: str, ids: Sequence[str]) -> N
     """Let answers under these ids count again if they are on the same content, and no others."""
     under_ids = update(reviews).where(SAID.judge == judge, SAID.case_id.in_(ids))
     connection.execute(under_ids.values(apart=case((IN_QUEUE, 0), else_=1)))
+    count_answers(connection, judge, ids)
 
 
 def _chance() -> float:
@@ -469,20 +463,16 @@ def _needed(connection: Connection, judge: str) -> ColumnElement[int]:
     return case((HELD_OUT, measuring), else_=literal(wanted, Integer))
 
 
-def _given(judge: str, *, blind: bool = False) -> ColumnElement[int]:
-    """Return the number of experts' answers that a row of the queue has.
-
-    Only those that were given `blind` measure the judge.
-    """
+def _blind_answers(judge: str) -> ColumnElement[int]:
+    """Return the number of a case's answers that were given blind, which measure the judge."""
     given = reviews.alias()  # the query around it may read `reviews` too
-    counted = select(func.count()).select_from(given)
-    of_case = counted.where(
+    blind = select(func.count()).select_from(given)
+    of_case = blind.where(
         said_of(judge, given.c),
         given.c.case_id == CASE.case_id,
         given.c.state == "answered",
+        given.c.blind_value.is_not(None),
     )
-    if blind:
-        of_case = of_case.where(given.c.blind_value.is_not(None))
     return of_case.correlate(queue).scalar_subquery()
 
 
@@ -516,14 +506,13 @@ def next_cases(
             judge is.
         turn: Who has what open.
     """
-    given = _given(judge)
     needed = _needed(connection, judge)
     own = of_person(judge, person)
-    query = select(queue, given.label("given"), needed.label("needed"))
-    query = query.where(of_judge(judge), given < needed).limit(n + len(turn.others))
+    query = select(queue, needed.label("needed")).limit(n + len(turn.others))
+    query = query.where(of_judge(judge), CASE.answers < needed)
     order: tuple[ColumnElement[Any], ...] = (CASE.rank.desc(), CASE.number)
     if measuring:  # a second answer on a case adds nothing to the figure
-        order = (_given(judge, blind=True), *order)
+        order = (_blind_answers(judge), *order)
     if again:  # few: found by the person and sorted, not by the order of all cases
         passed = query.join(reviews, own).where(SAID.state.in_(again))
         passed = passed.order_by((CASE.disputed + 0).desc(), *order)
@@ -549,7 +538,7 @@ def _free(
     """Return the cases that want more answers than those who have them open will give."""
     found = list[QueuedCase]()
     for row in connection.execute(query):
-        if row.given + turn.others.get(row.case_id, 0) < row.needed:
+        if row.answers + turn.others.get(row.case_id, 0) < row.needed:
             found.append(read_row(QueuedCase, queue, row))
     return found
 
@@ -687,21 +676,22 @@ def turned_unanswered(
 
 def progress_of(connection: Connection, judge: str, person: str) -> Progress:
     """Return how far a person is with the queue of a judge."""
-    own = of_person(judge, person)
-    wanting = select(func.count()).select_from(queue)
-    wanting = wanting.where(of_judge(judge), _given(judge) < _needed(connection, judge))
-    # A person cannot take up a skipped case again if it has its answers from others by now.
-    skipped = wanting.where(exists().where(own, SAID.state == "skipped"))
-    waiting = wanting.where(~exists().where(own, COME_TO))
+    is_open = CASE.answers < _needed(connection, judge)
+    wanting = select(func.count()).select_from(queue).where(of_judge(judge), is_open)
+    come_to = _count_where(and_(COME_TO, is_open))
+    # Said in a scalar subquery: they are counted in an index, whatever the person has done.
+    waiting = wanting.correlate(None).scalar_subquery() - come_to
     query = select(
         _count_where(ANSWERED).label("answered"),
         _count_where(SAID.state == "unclear").label("unclear"),
         _count_where(ANSWERED, SAID.rationale).label("explained"),
-        skipped.scalar_subquery().label("skipped"),
-        waiting.scalar_subquery().label("waiting"),
+        # A person cannot take up a skipped case again if others have answered it by now.
+        _count_where(and_(SAID.state == "skipped", is_open)).label("skipped"),
+        waiting.label("waiting"),
     )
-    query = query.where(said_by(judge, person))
-    row = connection.execute(query).one()
+    of_case = and_(of_judge(judge), said_of_case(judge))
+    query = query.select_from(reviews).outerjoin(queue, of_case)
+    row = connection.execute(query.where(said_by(judge, person))).one()
     return Progress(**row._mapping)  # SQLAlchemy's public name for it
 
 
@@ -731,8 +721,8 @@ def list_cases(
     batch: str = "",
     after: int = 0,
     most: int,
-) -> list[ListedCase]:
-    """Return cases in the order in which they were put in, each with how many people answered it.
+) -> list[QueuedCase]:
+    """Return cases in the order in which they were put in.
 
     Args:
         connection: A transaction.
@@ -743,12 +733,10 @@ def list_cases(
         after: The number after which they begin.
         most: How many at most.
     """
-    given = _given(judge.name)
-    query = select(queue, given.label("given"))
-    query = query.where(of_judge(judge.name), CASE.number > after)
+    query = select(queue).where(of_judge(judge.name), CASE.number > after)
     conditions = {
-        "open": given == 0,
-        "answered": given > 0,
+        "open": CASE.answers == 0,
+        "answered": CASE.answers > 0,
         "disputed": CASE.disputed == 1,
         "measuring": HELD_OUT,
         "failed": CASE.problem.is_not(None),
@@ -760,11 +748,7 @@ def list_cases(
     if text:
         found = find_cases(connection, judge, text, most=AT_ONCE)
         query = query.where(CASE.case_id.in_([example.id for example in found]))
-    listed = list[ListedCase]()
-    for row in connection.execute(query.order_by(CASE.number).limit(most)):
-        queued = read_row(QueuedCase, queue, row)
-        listed.append(ListedCase(case=queued, answers=row.given))
-    return listed
+    return read_cases(connection, query.order_by(CASE.number).limit(most))
 
 
 def list_batches(connection: Connection, judge: str) -> list[Batch]:
@@ -773,7 +757,7 @@ def list_batches(connection: Connection, judge: str) -> list[Batch]:
         CASE.added_at,
         func.max(CASE.origin).label("origin"),
         func.count().label("total"),
-        _count_where(_given(judge) > 0).label("answered"),
+        _count_where(CASE.answers > 0).label("answered"),
     )
     query = query.where(of_judge(judge)).group_by(CASE.added_at)
     latest = query.order_by(CASE.added_at.desc()).limit(_MOST_FOUND)
@@ -790,7 +774,7 @@ def waiting_to_measure(connection: Connection, judge: str, person: str) -> int:
     """Return how many held-out cases a person has not seen and nobody has answered blind."""
     seen = exists().where(of_person(judge, person), COME_TO)
     waiting = select(func.count()).where(
-        of_judge(judge), HELD_OUT, ~seen, _given(judge, blind=True) == 0
+        of_judge(judge), HELD_OUT, ~seen, _blind_answers(judge) == 0
     )
     return int(connection.execute(waiting).scalar_one())
 

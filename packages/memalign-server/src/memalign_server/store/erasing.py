@@ -30,6 +30,7 @@ from sqlalchemy import (
 from memalign.content import texts_in, values_in
 from memalign.registry import Passage, Receipt, Residue, Words
 from memalign.types import Example, FeedbackKey, Judgment
+from memalign_server.store.answers import count_answers
 from memalign_server.store.tables import Json, from_json, jobs, people, queue, reviews
 from memalign_server.store.team import delete_members
 
@@ -91,6 +92,7 @@ class ServerTables:
         holds = _reader(residue)
         for table in (queue, reviews):
             _forget_rows(connection, table, receipt.judge, residue, holds)
+        count_answers(connection, receipt.judge)
         _leave_team(connection, receipt.judge)
         _forget_work(connection, receipt, residue, holds)
 

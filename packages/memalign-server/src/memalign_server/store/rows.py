@@ -36,6 +36,7 @@ class QueuedCase:
         verdict: The judgment's value as files write it, cut where it is long.
         problem: Why the case could not be judged.
         held_out: Whether it was drawn by chance to measure the judge, and is never taught.
+        answers: How many people have answered it as it is now.
         first_value: What the judge said while its memory was empty.
         first_version: The version that said so.
         disputed: Whether people answered it differently, and nothing is settled.
@@ -54,6 +55,7 @@ class QueuedCase:
     verdict: str | None
     problem: str | None
     held_out: bool
+    answers: int
     first_value: Value | None
     first_version: int | None
     disputed: bool

@@ -252,6 +252,9 @@ queue = Table(
     ),  # whose answer holds; "" for nobody's; NULL where nothing is settled
     Column("settled_by", String(200), info=NAME),  # and who chose that
     Column("rank", Float, nullable=False),  # how useful an answer is: the highest first
+    Column(
+        "answers", Integer, nullable=False, default=0
+    ),  # people who have answered it as it is now: counted here, not at every look
     Column("added_at", _TIME, nullable=False),
     Column("origin", Text, info=PASSING),  # the file or experiment; NULL for neither
     # The long ones last: a row is read from its beginning, as far as the column that is asked for.
@@ -273,6 +276,7 @@ Index(
         queue.c.disputed.desc(),
         queue.c.rank.desc(),
         queue.c.number,
+        queue.c.answers,  # so that those that have all they want are passed over unread
     ),
 )
 # Without it the few that wait are found by reading every judgment. It holds the NULLs alone.
