@@ -125,21 +125,32 @@ class TestReading:
 
 READ: dict[str, list[tuple[object, object]]] = {
     "bool": [
-        *((raw, True) for raw in (True, "Yes", "pass", 1.0, "1.0")),
-        *((raw, False) for raw in (" FALSE ", 0, 0.0, " 0.0")),
+        *((raw, True) for raw in (True, "Yes", "pass", 1.0, "1.0", "ДА", "是", "✔️")),
+        *(
+            (raw, False)
+            for raw in (" FALSE ", 0, 0.0, " 0.0", "нет", "いいえ", "Hayır")
+        ),
+        *((raw, True) for raw in ("true\u200b", "\u00a0yes", "ＴＲＵＥ")),
     ],
     "A|B|tie": [("A", "A"), (" TIE ", "tie")],
+    "partly right|wrong": [
+        ("Partly_Right", "partly right"),
+        ("partly-right", "partly right"),
+    ],
     "1|2": [(1, "1"), (2.0, "2")],
-    "int:1..5": [("4", 4), (4.0, 4)],
+    "int:1..5": [("4", 4), (4.0, 4), ("4/5", 4), ("4 / 5", 4), ("Four", 4), ("４", 4)],
+    "float:0..1": [("17/20", 0.85), ("½", 0.5)],
     "float:-1..1": [(1, 1.0), ("-0.5", -0.5)],
     "str": [(" as it is ", " as it is ")],
 }
 OUTSIDE: dict[str, list[object]] = {
     "bool": ["maybe", 2, 0.5, float("nan"), "nan", None],
     "1|2": [1.5, float("inf")],
-    "A|B": ["C", True],
+    "A|B": ["C", True, "A-"],
+    "1|0": ["-1"],
     "a|A": ["á"],
-    "int:1..5": [6, 4.5, True, "4.5", "nan", float("inf"), [3]],
+    "int:1..5": [6, 4.5, True, "4.5", "nan", float("inf"), [3], "8/10", "4/5/2024"],
+    "float:0..1": ["1/0"],
     "float:-1..1": ["1e999", False],
     "str": ["", "  ", [5], None],
 }

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 import msgspec
 
 from memalign.content.json_values import whole_number
-from memalign.content.normal import label_form
+from memalign.content.normal import folded
 from memalign.errors import InvalidValue, InvalidValueType
 
 __all__ = ["UNBOUNDED", "Value", "ValueT_co", "ValueType", "dollars", "value_text"]
@@ -45,24 +45,50 @@ UNBOUNDED = 10**9
 FLOAT_TOLERANCE = 0.1  # of the scale: closer numbers agree
 
 # 1.0 and 0.0 are what pandas makes of a column with a missing label, t and f what PostgreSQL
-# writes; then come the words that spreadsheets of other languages show for TRUE and FALSE.
+# writes; then come the words of other languages, and those that their spreadsheets show for TRUE
+# and FALSE.
 _WORDS = {
-    True: """true yes y t 1 1.0 pass passed ja oui sí si sì sim
+    True: """true yes y t 1 1.0 pass passed ✓ ✔ ✅
+             ja oui sí si sì sim da да так tak ano igen evet kyllä ναι ya có כן نعم हाँ
+             是 对 對 真 はい 예 네 참
              wahr vrai verdadero vero verdadeiro waar prawda sant sand sann tosi pravda igaz doğru
-             истина""",
-    False: """false no n f 0 0.0 fail failed nein non não nee
-              falsch faux falso onwaar fałsz falskt falsk usann epätosi nepravda hamis yanliş
-              ложь""",
+             adevărat истина істина""",  # noqa: RUF001  # letters of other alphabets are meant
+    False: """false no n f 0 0.0 fail failed ✗ ✘ ❌
+              nein non não nee nej nei nu нет ні nie ne nem hayir hayır ei όχι tidak không לא لا
+              नहीं 否 错 錯 假 いいえ 아니요 아니오 거짓
+              falsch faux falso onwaar fałsz falskt falsk usann epätosi nepravda hamis
+              yanlış yanliş fals ложь хибність""",  # noqa: RUF001
 }
-_TRUTHS = {word: truth for truth, words in _WORDS.items() for word in words.split()}
+_TRUTHS = {
+    folded(word): truth for truth, words in _WORDS.items() for word in words.split()
+}
 
-_DECORATION = re.compile(r"^[\s\"'`*“”‘’]+|[\s\"'`*“”‘’.!。]+$")  # noqa: RUF001  # all are meant
-"""Marks around a verdict: quotation marks, emphasis, and the end of a sentence."""
+_NUMERALS = {
+    "zero": 0.0,
+    "one": 1.0,
+    "two": 2.0,
+    "three": 3.0,
+    "four": 4.0,
+    "five": 5.0,
+    "six": 6.0,
+    "seven": 7.0,
+    "eight": 8.0,
+    "nine": 9.0,
+    "ten": 10.0,
+}
+
+_DECORATION = re.compile(
+    r"^[\s\"'`*“”‘’(\[{<]+|[\s\"'`*“”‘’.!。)\]}>]+$"  # noqa: RUF001  # all are meant
+)
+"""Marks around a verdict: quotation marks, emphasis, brackets, and the end of a sentence."""
+
+_BETWEEN_WORDS = re.compile(r"(?<=\w)[\s_-]+(?=\w)")
 
 _DECIMAL_POINT = re.compile(
     r"[+-]?(?:[1-9]\d{0,2}(?:,\d{3})+|\d{1,3}(?:,\d{3})+\.\d{1,300})"
 )
 _DECIMAL_COMMA = re.compile(r"[+-]?(?:\d{1,3}(?:\.\d{3})+|\d{1,300}),\d{1,300}")
+_FRACTION = re.compile(r"(\d{1,15}) ?[/\u2044] ?(0*[1-9]\d{0,14})")
 _SWAPPED = str.maketrans(",", ".", ".")
 
 
@@ -344,7 +370,7 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
         return value
 
     def meant(self, raw: object) -> Value:
-        """Read the value that a model means, which may write `Yes.` or `**4**` for it.
+        """Read the value that a model means: `Yes.`, `**4**`, `[[A]]` and `{"value": true}` too.
 
         Args:
             raw: What the model wrote.
@@ -352,6 +378,7 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
         Raises:
             InvalidValue: It is no value of this type, also without the marks around it.
         """
+        raw = _alone(raw)
         try:
             return self.parse(raw)
         except InvalidValue:
@@ -371,14 +398,9 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
         return text
 
     def _parse_bool(self, raw: object) -> bool | None:
-        if isinstance(raw, bool):
-            return raw
-        if isinstance(raw, float) and raw in (0, 1):
-            return bool(raw)
-        if not isinstance(raw, str | int):
+        if not isinstance(raw, str | int | float):
             return None
-        word = label_form(str(raw))
-        return _TRUTHS.get(word)
+        return _TRUTHS.get(folded(str(raw)))
 
     def _parse_choice(self, raw: object) -> str | None:
         raw = whole_number(raw)
@@ -386,16 +408,11 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
             return None
         # A CSV reader gives "1", a JSONL one may give 1 or true, for a choice spelled so.
         word = str(raw).strip()
-        if word in self.choices:
-            return word
-        whole = word.removesuffix(".0")
-        if whole in self.choices:
-            return whole  # the same 1 in a file of text
-        form = label_form(word)
-        folded = [choice for choice in self.choices if label_form(choice) == form]
-        if len(folded) != 1:
-            return None
-        return folded[0]
+        for form in (str, _choice_form):
+            alike = [choice for choice in self.choices if form(choice) == form(word)]
+            if len(alike) == 1:
+                return alike[0]
+        return None
 
     def _parse_number(self, raw: object) -> int | float | None:
         if isinstance(raw, bool) or not isinstance(raw, str | int | float):
@@ -448,16 +465,47 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
                 return {"type": "string"}
 
 
+def _alone(raw: object) -> object:
+    """Return the value that is alone in a list or an object; anything else as it is."""
+    if isinstance(raw, list) and len(raw) == 1:
+        raw = raw[0]
+    if isinstance(raw, dict) and len(raw) == 1:
+        return next(iter(raw.values()))
+    return raw
+
+
+def _choice_form(choice: str) -> str:
+    """Return a choice without what makes no difference: `partly_right` is Partly right.
+
+    A 1.0 is the same 1 in a file of text.
+    """
+    return _BETWEEN_WORDS.sub(" ", folded(choice)).removesuffix(".0")
+
+
 def _numbers(raw: str | int | float, high: float | None) -> set[float]:
-    """Return the numbers that a cell may mean, by its commas, points and sign of per cent."""
+    """Return the numbers that a cell may mean, by its commas, points and sign of per cent.
+
+    A fraction is a number of a scale up to 1, and 4/5 is 4 on a scale up to 5.
+    """
     if not isinstance(raw, str):
         if abs(raw) >= 10**300:
             return set()
         return {float(raw)}
-    text = raw.strip().replace("\u2212", "-")  # the minus that word processors write
+    text = folded(raw).replace("\u2212", "-")  # the minus that word processors write
+    fraction = _FRACTION.fullmatch(text)
+    if fraction:
+        above, below = map(float, fraction.groups())
+        shares = {1.0: above / below, below: above}
+        return {shares[high]} if high in shares else set()
     if text.endswith("%") and high is not None and high <= 1:
         percents = _numbers(text[:-1], 100)
         return {percent / 100 for percent in percents}
+    if text in _NUMERALS:
+        return {_NUMERALS[text]}
+    return _written_numbers(text)
+
+
+def _written_numbers(text: str) -> set[float]:
     if "_" in text:
         return set()
     with suppress(ValueError):

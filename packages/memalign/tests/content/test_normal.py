@@ -8,7 +8,6 @@ import pytest
 from memalign.content.normal import (
     column_form,
     folded,
-    label_form,
     literal_form,
     name_key,
     quote_form,
@@ -60,7 +59,6 @@ SAME: dict[Callable[[str], Any], set[str]] = {
         "kinds of quotation",
         "escapes",
     },
-    label_form: {"case"},
     column_form: {
         *("case", "white space"),
         *("quotation marks", "kinds of quotation", "punctuation"),

@@ -5,12 +5,11 @@ from the others. No form changes what is stored or shown.
 
 | form | case | accents | white space | other signs | for |
 |---|---|---|---|---|---|
-| `folded`, `name_key` | goes | stay | one blank | stay | people, keys of feedback |
+| `folded`, `name_key` | goes | stay | one blank | stay | people, keys of feedback, labels |
 | `search_form` | goes | go | one blank | stay | what somebody searches for |
 | `word_form` | goes | stay | one blank | are blanks | guidelines, runs of words |
 | `literal_form` | stays | stay | one blank | stay; quotation marks are plain | tests by code |
 | `quote_form` | stays | stay | one blank | stay; quotation marks are one | what a model quotes |
-| `label_form` | goes | stay | goes at the ends | stay | labels, keys of answers |
 | `column_form` | goes | stay | is `_` | are `_` | names of columns |
 """
 
@@ -26,7 +25,6 @@ __all__ = [
     "UNSPACED",
     "column_form",
     "folded",
-    "label_form",
     "literal_form",
     "name_key",
     "printable",
@@ -188,15 +186,7 @@ def quote_lines(texts: Iterable[str]) -> str:
     return "\n".join(map(quote_form, texts))
 
 
-# -- names of labels, keys and columns -------------------------------------------------------------
-
-
-def label_form(text: str) -> str:
-    """Return a label or a key without case, and without white space at its ends.
-
-    Nothing else goes: labels of one judge may differ in any other sign.
-    """
-    return text.strip().casefold()
+# -- names of fields and columns -------------------------------------------------------------------
 
 
 def snake_case(name: str) -> str:

@@ -12,10 +12,10 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
-from memalign.content.normal import label_form
+from memalign.content.normal import folded
 from memalign.errors import InvalidValue
 from memalign.values import UNBOUNDED, ValueType
 
@@ -40,12 +40,7 @@ def answer_object(
     """
     properties: Json = schema.get("properties", {})
     needed = [name for name in schema.get("required", ()) if name not in optional]
-    lists = [name for name in needed if properties.get(name, {}).get("type") == "array"]
-    found = _found(text)
-    if len(lists) == 1:
-        found = _with_list(found, text, lists[0], properties[lists[0]])
-    elif isinstance(found, list) and len(found) == 1:
-        found = found[0]
+    found = _answer(text, properties, needed)
     if not isinstance(found, dict):
         return None, "it held no JSON object, or several that differ"
     data = _unwrapped(found, needed)
@@ -55,6 +50,31 @@ def answer_object(
         return _read(data, properties, needed), ""
     except InvalidValue as error:
         return data, str(error)
+
+
+def _answer(text: str, properties: Json, needed: Sequence[str]) -> object:
+    """Return what an answer is: an object, or the one part of it that is needed."""
+    found = _found(text, needed)
+    lists = [name for name in needed if properties.get(name, {}).get("type") == "array"]
+    if len(lists) == 1:
+        return _with_list(found, text, lists[0], properties[lists[0]])
+    if isinstance(found, list) and len(found) == 1:
+        return found[0]
+    if found is None and len(needed) == 1:
+        return _label_alone(text, needed[0], properties.get(needed[0], {}))
+    return found
+
+
+def _label_alone(text: str, name: str, schema: Json) -> Json | None:
+    """Return the object for an answer that is a label and nothing else, such as `**Good**`."""
+    label = _OUTER.sub("", _after_thought(text))
+    kind = _value_type(schema)
+    if not kind.closed:
+        return None
+    try:
+        return {name: kind.meant(label)}
+    except InvalidValue:
+        return None
 
 
 def _with_list(found: object, text: str, name: str, schema: Json) -> object:
@@ -117,40 +137,49 @@ _PLACEHOLDER = re.compile(r"""\{[^{}"'\[\]]{0,80}\}|\{\{[^{}"']{0,80}\}\}""")
 """Braces in prose, such as {inputs}: nothing that an answer could be."""
 
 _BRACE = re.compile("[{}]")
-_STRING_OR_COMMA = re.compile(r'("(?:\\.|[^"\\])*")|,(?=\s*[}\]])', re.DOTALL)
+_LOOSE = re.compile(
+    r'("(?:\\.|[^"\\])*")|,(?=\s*[}\]])|\xa0|([A-Za-z_]\w*)(?=\s*:)|\b(True|False|None)\b',
+    re.DOTALL,
+)
+"""A string, or what is no JSON: a final comma, a blank, a bare key, a constant of Python."""
+_CONSTANTS = {"True": "true", "False": "false", "None": "null"}
 _BAD_ESCAPE = re.compile(r'((?<!\\)(?:\\\\)*)\\(?!["\\/bfnrt]|u[0-9a-fA-F]{4})')
+_BEGUN = re.compile(r"""[{"]|\[\s*[\[{"]""")
 _OUTER = re.compile(r"^\s*(?:```\w*\s*)?|\s*(?:```)?\s*$")
 
 _LONGEST_LITERAL = 20_000
 """Characters that Python's own parser is given."""
 
 
-def _found(text: str) -> object:
+def _found(text: str, needed: Collection[str]) -> object:
     """Return the one object or list in a text, among prose, in a fence or after thinking, or None.
 
-    What is quoted inside an object that cannot be read does not count: it may be what the judged
-    item says.
+    Other objects in the prose do not count, if one alone has what is needed. What is quoted inside
+    an object that cannot be read does not count either: it may be what the judged item says.
     """
-    found = _only_value(text)
+    found = _only_value(text, needed)
     if found is not None:
         return found
+    return _only_value(_after_thought(text), needed)
+
+
+def _after_thought(text: str) -> str:
+    """Return what follows the last end of thinking; all, where an answer has begun before it."""
     end = max((match.end() for match in _THOUGHT.finditer(text)), default=0)
-    if not end:
-        return None
     thought = _OUTER.sub("", text[:end])
-    begun = thought.startswith(("{", "[", '"')) or thought.count("{") != thought.count(
-        "}"
-    )
+    begun = _BEGUN.match(thought) or thought.count("{") != thought.count("}")
     # An answer that quotes such a tag has begun before it.
-    return None if begun else _only_value(text[end:])
+    return text if begun else text[end:]
 
 
-def _only_value(text: str) -> object:
+def _only_value(text: str, needed: Collection[str]) -> object:
     whole = _OUTER.sub("", text)
+    if whole.startswith("{{") and whole.endswith("}}"):  # as templates write a brace
+        text = whole[1:-1]
     if whole.startswith('"'):  # encoded twice
         inner = _decoded(whole)
         again = isinstance(inner, str) and inner.lstrip().startswith("{")
-        return _only_value(str(inner)) if again else None
+        return _only_value(str(inner), needed) if again else None
     if whole.startswith("["):
         value = _decoded(whole)
         return value if isinstance(value, list) else None
@@ -158,6 +187,12 @@ def _only_value(text: str) -> object:
         values = list(_objects(text))
     except (ValueError, RecursionError):
         return _literal(whole)
+    answers = [value for value in values if _has(value, needed)]
+    return _same(answers or values)
+
+
+def _same(values: Sequence[Json]) -> Json | None:
+    """Return what all of several objects are; None where they differ, or there are none."""
     if not values or any(value != values[0] for value in values):
         return None
     return values[0]
@@ -193,10 +228,17 @@ def _objects(text: str) -> Iterator[Json]:
 
 
 def _mended(text: str) -> str:
-    """Return a text without what models write against JSON: final commas, unknown escapes."""
-    return _STRING_OR_COMMA.sub(
-        lambda match: _BAD_ESCAPE.sub(r"\1\\\\", match[1] or ""), text
-    )
+    """Return a text without what models write against JSON."""
+
+    def written(match: re.Match[str]) -> str:
+        string, key, constant = match.groups()
+        if key:
+            return f'"{key}"'
+        if constant:
+            return _CONSTANTS[constant]
+        return _BAD_ESCAPE.sub(r"\1\\\\", string or "")
+
+    return _LOOSE.sub(written, text)
 
 
 def _decoded(text: str) -> object:
@@ -257,17 +299,17 @@ _WRAPPERS = {"arguments", "parameters", "input", "properties"}
 
 def _unwrapped(data: Json, needed: Collection[str]) -> Json:
     """Return the object inside an object that has only that, such as {"answer": {…}}."""
-    if any(_key(data, name) is not None for name in needed):
+    if any(_has(data, [name]) for name in needed):
         return data
     inner = [part for key, part in data.items() if len(data) == 1 or key in _WRAPPERS]
     if len(inner) != 1:
         return data
     value = _decoded(inner[0]) if isinstance(inner[0], str) else inner[0]
-    if isinstance(value, dict) and all(
-        _key(value, name) is not None for name in needed
-    ):
-        return value
-    return data
+    return value if isinstance(value, dict) and _has(value, needed) else data
+
+
+def _has(data: Json, names: Collection[str]) -> bool:
+    return all(_key(data, name) is not None for name in names)
 
 
 def _read(data: Json, properties: Json, needed: list[str]) -> Json:
@@ -305,13 +347,22 @@ def _rule(schema: Json) -> str:
     )
 
 
+_ALSO = {
+    "value": "verdict score label rating grade result answer judgment judgement",
+    "rationale": "reason reasoning explanation justification critique",
+}
+"""What models call a property that other tools' instructions call so."""
+
+
 def _key(data: Json, name: str) -> str | None:
     """Return the key under which an object has a property, in any case, if there is no doubt."""
     if name in data:
         return name
-    form = label_form(name)
-    alike = [key for key in data if label_form(key) == form]
-    return alike[0] if len(alike) == 1 else None
+    for names in ([name], _ALSO.get(name, "").split()):
+        alike = [key for key in data if folded(key) in names]
+        if len(alike) == 1 and (name in names or not isinstance(data[alike[0]], dict)):
+            return alike[0]
+    return None
 
 
 def _value(raw: object, schema: Json) -> object:
@@ -329,17 +380,7 @@ def _value(raw: object, schema: Json) -> object:
         if not isinstance(raw, list if kind == "array" else dict):
             raise InvalidValue(f"no {kind}")
         return raw
-    if kind == "string" and "enum" not in schema:
-        return _words(raw)
     return _value_type(schema).meant(raw)
-
-
-def _words(raw: object) -> str:
-    if isinstance(raw, str):
-        return raw
-    if isinstance(raw, bool) or not isinstance(raw, int | float):
-        raise InvalidValue("no text")
-    return json.dumps(raw)
 
 
 def _value_type(schema: Json) -> ValueType:
@@ -347,16 +388,17 @@ def _value_type(schema: Json) -> ValueType:
     match schema:
         case {"type": "boolean"}:
             return ValueType(kind="bool")
-        case {"type": "integer", "enum": [*numbers]}:
+        case {"type": "integer" | "number" as kind}:
+            bounds = [
+                schema.get("minimum", -UNBOUNDED),
+                schema.get("maximum", UNBOUNDED),
+            ]
+            numbers = schema.get("enum", bounds)
             return ValueType(
-                kind="int", low=float(min(numbers)), high=float(max(numbers))
+                kind="int" if kind == "integer" else "float",
+                low=float(min(numbers)),
+                high=float(max(numbers)),
             )
         case {"enum": [*words]}:
             return ValueType(kind="choice", choices=tuple(words))
-        case {"type": "integer" | "number" as kind}:
-            low = schema.get("minimum", -UNBOUNDED)
-            high = schema.get("maximum", UNBOUNDED)
-            return ValueType(
-                kind="int" if kind == "integer" else "float", low=low, high=high
-            )
     return ValueType(kind="str")

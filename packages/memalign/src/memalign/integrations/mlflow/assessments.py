@@ -16,7 +16,7 @@ from mlflow.exceptions import MlflowException
 
 import memalign
 from memalign.content import check_fields
-from memalign.content.normal import label_form
+from memalign.content.normal import folded
 from memalign.errors import InputError
 from memalign.integrations.mlflow.base_judges import core_label
 from memalign.integrations.mlflow.errors import invalid
@@ -216,7 +216,7 @@ def _usable(every: Sequence[Any], name: str) -> tuple[list[Any], str]:
 
 
 def _is_named(assessment: Any, name: str) -> bool:
-    return label_form(assessment.name) == label_form(name)
+    return folded(assessment.name) == folded(name)
 
 
 def _by_source(usable: Sequence[Any], where: str, notes: list[str]) -> dict[str, Any]:
