@@ -128,9 +128,9 @@ READ: dict[str, list[tuple[object, object]]] = {
         *((raw, True) for raw in (True, "Yes", "pass", 1.0, "1.0", "ДА", "是", "✔️")),
         *(
             (raw, False)
-            for raw in (" FALSE ", 0, 0.0, " 0.0", "нет", "いいえ", "Hayır")
+            for raw in (" FALSE ", 0, 0.0, " 0.0", "нет", "いいえ", "HAYIR")
         ),
-        *((raw, True) for raw in ("true\u200b", "\u00a0yes", "ＴＲＵＥ")),
+        *((raw, True) for raw in ("true\u200b", "\u00a0yes", "\uff34RUE")),
     ],
     "A|B|tie": [("A", "A"), (" TIE ", "tie")],
     "partly right|wrong": [
@@ -138,7 +138,14 @@ READ: dict[str, list[tuple[object, object]]] = {
         ("partly-right", "partly right"),
     ],
     "1|2": [(1, "1"), (2.0, "2")],
-    "int:1..5": [("4", 4), (4.0, 4), ("4/5", 4), ("4 / 5", 4), ("Four", 4), ("４", 4)],
+    "int:1..5": [
+        ("4", 4),
+        (4.0, 4),
+        ("4/5", 4),
+        ("4 / 5", 4),
+        ("Four", 4),
+        ("\uff14", 4),
+    ],
     "float:0..1": [("17/20", 0.85), ("½", 0.5)],
     "float:-1..1": [(1, 1.0), ("-0.5", -0.5)],
     "str": [(" as it is ", " as it is ")],
