@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from memalign.align.deltas import CallAnswer, Delta
 from memalign.align.learned_tests import proposed_tests
-from memalign.content import judged_texts
+from memalign.content import judged_texts, texts_in
 from memalign.content.json_values import opened
 from memalign.judge import Judge
 from memalign.judge.borne_out import LabelledCase, labelled_cases
@@ -121,10 +121,11 @@ class AnswerReader:
         """
         changes = []
         tried = 0
-        for entry in map(opened, _entries(data.get("changes"))):
+        for entry in _entries(data.get("changes")):
             if isinstance(entry, dict):
-                changes.append(entry)
-                tried += len(_entries(entry.get("tests")))
+                change = {name.lower().strip(): part for name, part in entry.items()}
+                changes.append(change)
+                tried += len(_entries(change.get("tests")))
         deltas = [self._delta(change, tried) for change in changes]
         named = map(self._conflict, _entries(data.get("conflicts")))
         conflicts = [conflict for conflict in named if conflict is not None]
@@ -177,7 +178,7 @@ class AnswerReader:
     def _keys(self, names: object) -> tuple[FeedbackKey, ...]:
         """Return the keys of records by their names; invented names are left out."""
         keys = []
-        for name in map(_name, _names(names)):
+        for name in _names(names):
             label = f"F{name}" if name.isdecimal() else name
             if label in self.labels:
                 keys.append(self.labels[label])
@@ -204,7 +205,7 @@ def merged_rules(
     free = {guideline.id: guideline for guideline in guidelines}
     for entry in _entries(data.get("guidelines")):
         text = tidy(_word(_field(entry, "text")))
-        named = map(_name, _names(_field(entry, "from")))
+        named = _names(_field(entry, "from"))
         ids = [name for name in dict.fromkeys(named) if name in free]
         if len(ids) < 2 or guideline_fault(text) is not None:
             continue
@@ -216,12 +217,15 @@ def merged_rules(
 
 
 def _entries(value: object) -> list[Any]:
-    """Return the entries of a list; an object alone is one entry."""
+    """Return the entries of a list, also of lists in it; an object alone is one entry."""
+    value = opened(value)
     if isinstance(value, dict):
         return [value]
+    entries: list[Any] = []
     if isinstance(value, list):
-        return value
-    return []
+        for part in map(opened, value):
+            entries.extend(part if isinstance(part, list) else [part])
+    return entries
 
 
 def _field(entry: object, name: str) -> Any:
@@ -231,32 +235,36 @@ def _field(entry: object, name: str) -> Any:
 
 
 def _word(value: object) -> str:
-    """Return a text, also one alone in a list; "" for anything else."""
-    if isinstance(value, list) and len(value) == 1:
-        value = value[0]
-    return value if isinstance(value, str) else ""
+    """Return a text, or the texts in a list or an object; "" for anything else."""
+    return " ".join(texts_in(value, keys=False))
 
 
-def _names(value: object) -> list[Any]:
-    """Return the names in a list, in a text that lists them, or a number alone."""
-    if isinstance(value, str):
-        return re.split(r"[\s,;]+", value.strip(" []"))
-    if isinstance(value, int):
-        return [value]
-    if isinstance(value, list):
-        return value
-    return []
+def _names(value: object) -> list[str]:
+    """Return the names in a list or a text: `F1`, `[F1]`, `F1 and F2`, or a number alone."""
+    names: list[str] = []
+    for text in texts_in(value, keys=False, numbers=True):
+        found = re.findall(r"[^\W\d_]+\d+", text)
+        names += found or re.findall(r"\d+", text)
+    return [name.upper() for name in names]
 
 
-def _name(value: object) -> str:
-    return str(value).strip().upper()
+_ACTIONS = {
+    "CREATE": "ADD",
+    "NEW": "ADD",
+    "UPDATE": "REVISE",
+    "EDIT": "REVISE",
+    "CONFIRM": "SUPPORT",
+    "NONE": "NOOP",
+    "SKIP": "NOOP",
+}
+"""What models call an action."""
 
 
 def _action(change: Mapping[str, Any]) -> str:
     """Return the action of a change; if it names none, the one that its other parts mean."""
-    action = _word(change.get("action")).strip().upper()
+    action = "".join(filter(str.isalpha, _word(change.get("action")))).upper()
     if action:
-        return action
+        return _ACTIONS.get(action, action)
     guideline = _word(change.get("guideline")).strip()
     text = _word(change.get("text"))
     if guideline:

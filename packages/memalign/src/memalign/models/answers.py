@@ -15,6 +15,7 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
+from memalign.content.json_values import opened
 from memalign.content.normal import folded
 from memalign.errors import InvalidValue
 from memalign.values import UNBOUNDED, ValueType
@@ -106,6 +107,7 @@ def _with_list(found: object, text: str, name: str, schema: Json) -> object:
 
 def _listed(entries: object, entry: Collection[str]) -> object:
     """Return entries as a list: there may be none, one, or entries by name."""
+    entries = opened(entries)
     if entries is None:
         return []
     if not isinstance(entries, dict) or _are_entries([entries], entry):
