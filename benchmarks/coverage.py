@@ -12,8 +12,7 @@ above which the judge is right less often than promised.
 from __future__ import annotations
 
 import math
-import re
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -38,7 +37,7 @@ NORMAL = 1.96  # standard errors to each side of a 95 % interval
 TRAFFIC = 200_000
 SEED = 1
 
-Bools = NDArray[np.bool_]
+Generator = np.random.Generator
 Floats = NDArray[np.float64]
 
 SHARES_HEAD = (
@@ -52,41 +51,10 @@ SHARES_HEAD = (
 PROMISES_HEAD = ("worlds", "n", "a threshold is named", "then passes", "promise broken")
 
 
-@dataclass(frozen=True, kw_only=True)
-class World:
-    """What was drawn, and what came of it.
-
-    Attributes:
-        labels: How many rows people labelled.
-        share: The true share.
-        right: How often the judge is right.
-        grouped: Five rows at a time belong together.
-        estimate: The corrected share; None if the correction was refused.
-        why: Why it was refused.
-        naive: The judge's own share, with the interval of its count, holds the truth.
-    """
-
-    labels: int
-    share: float
-    right: float
-    grouped: bool
-    estimate: Estimate | None
-    why: str
-    naive: bool
-
-    @property
-    def covered(self) -> bool:
-        """Return whether the interval holds the truth, where there is one."""
-        return self.estimate is not None and holds(self.estimate, self.share)
-
-    @property
-    def title(self) -> str:
-        """Return the world's row by number of labels."""
-        where = ", in groups" if self.grouped else ""
-        return f"{self.labels} labels{where}"
+# -- what worlds have in common --------------------------------------------------------
 
 
-def uniform(rng: np.random.Generator, count: int, grouped: bool) -> Floats:
+def uniform(rng: Generator, count: int, grouped: bool) -> Floats:
     """Draw numbers from 0 to 1; in groups, some are their group's instead of their own."""
     own = rng.random(count)
     if not grouped:
@@ -98,46 +66,90 @@ def uniform(rng: np.random.Generator, count: int, grouped: bool) -> Floats:
     return np.where(shared, common, own)
 
 
-def drawn(
-    rng: np.random.Generator, count: int, share: float, right: float, grouped: bool
-) -> tuple[Bools, Bools]:
-    """Draw people's labels and the judge's verdicts for some rows."""
-    labels = uniform(rng, count, grouped) < share
-    wrong = uniform(rng, count, grouped) >= right
-    return labels, labels ^ wrong
-
-
-def named(count: int, first: int = 0) -> list[str]:
+def groups_of(count: int, first: int = 0) -> list[str]:
     """Return the groups of rows that were drawn one after the other."""
-    return [f"g{first + place // GROUP}" for place in range(count)]
+    groups = []
+    for place in range(count):
+        number = first + place // GROUP
+        groups.append(f"g{number}")
+    return groups
 
 
-def worlds(count: int, seed: int) -> Iterator[World]:
-    """Draw worlds, and ask the product in each."""
-    rng = np.random.default_rng(seed)
-    for _ in range(count):
-        yield world(rng)
+def percent(part: float, whole: float, form: str = ".0%") -> str:
+    """Return a share in percent; a hyphen if there is nothing to share."""
+    if not whole:
+        return "-"
+    return format(part / whole, form)
 
 
-def world(rng: np.random.Generator) -> World:
+def holds(figure: Estimate, truth: float) -> bool:
+    """Return whether the interval of a figure holds the truth."""
+    low, high = ends(figure)
+    return low <= truth <= high
+
+
+def ends(figure: Estimate) -> tuple[float, float]:
+    """Return the ends of the interval of a figure."""
+    assert figure.low is not None
+    assert figure.high is not None
+    return figure.low, figure.high
+
+
+# -- shares ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class World:
+    """What was drawn, and what came of it.
+
+    Attributes:
+        labels: How many rows people labelled.
+        share: The true share.
+        right: How often the judge is right.
+        grouped: Five rows at a time belong together.
+        estimate: The corrected share; None if the correction was refused.
+        naive: The judge's own share, with the interval of its count, holds the truth.
+    """
+
+    labels: int
+    share: float
+    right: float
+    grouped: bool
+    estimate: Estimate | None
+    naive: bool
+
+    @property
+    def titles(self) -> tuple[str, ...]:
+        """Return the rows of the table to which the world belongs."""
+        labels = f"{self.labels} labels"
+        where = ", in groups" if self.grouped else ""
+        return (
+            "all",
+            f"{labels}{where}",
+            f"true share {self.share}",
+            f"judge right {self.right}",
+            f"{labels}, true share {self.share}",
+        )
+
+
+def world(rng: Generator) -> World:
     """Draw a world, and ask the product."""
     n = int(rng.choice(LABELS))
     many = int(rng.choice(ROWS))
     share = float(rng.choice(SHARES))
     right = float(rng.choice(RIGHT))
     grouped = bool(rng.random() < 0.5)
-    people, judge = drawn(rng, n, share, right, grouped)
-    _, unlabelled = drawn(rng, many, share, right, grouped)
-    labels = people.tolist()
-    verdicts = judge.tolist()
-    groups = named(n) if grouped else None
-    why = refusal(labels, verdicts, groups)
+    labels, verdicts = drawn(rng, n, share, right, grouped)
+    _, others = drawn(rng, many, share, right, grouped)
+    groups = None
+    other_groups = None
+    if grouped:
+        groups = groups_of(n)
+        other_groups = groups_of(many, n)
     estimate = None
-    if not why:
-        others = unlabelled.tolist()
-        other_groups = named(many, n) if grouped else None
+    if not refusal(labels, verdicts, groups):
         estimate = corrected_share(labels, verdicts, others, groups, other_groups)
-    own = float(unlabelled.mean())
+    own = float(np.mean(others))
     error = math.sqrt(own * (1 - own) / many)
     return World(
         labels=n,
@@ -145,95 +157,66 @@ def world(rng: np.random.Generator) -> World:
         right=right,
         grouped=grouped,
         estimate=estimate,
-        why=without_figures(why),
         naive=abs(own - share) <= NORMAL * error,
     )
 
 
-def without_figures(text: str) -> str:
-    """Return a reason with `n` for each number, so that equal reasons are counted."""
-    return re.sub(r"[\d.,]*\d", "n", text)
+def drawn(
+    rng: Generator, count: int, share: float, right: float, grouped: bool
+) -> tuple[list[bool], list[bool]]:
+    """Draw people's labels and the judge's verdicts for some rows."""
+    labels = uniform(rng, count, grouped) < share
+    wrong = uniform(rng, count, grouped) >= right
+    verdicts = labels ^ wrong
+    return labels.tolist(), verdicts.tolist()
 
 
-def where_given(cell: Sequence[World]) -> list[World]:
-    """Return the worlds in which the share was corrected."""
-    return [each for each in cell if each.estimate is not None]
+def shares(count: int) -> Iterator[list[str]]:
+    """Yield how often the interval of a corrected share holds the truth, by what was drawn."""
+    rng = np.random.default_rng(SEED)
+    cells = defaultdict(list)
+    for _ in range(count):
+        one = world(rng)
+        for title in one.titles:
+            cells[title].append(one)
+    for title in sorted(cells):
+        yield row(title, cells[title])
 
 
-def held(given: Sequence[World]) -> float:
-    """Return the share of worlds whose interval holds the truth."""
-    covered = [each.covered for each in given]
-    return float(np.mean(covered))
-
-
-def row(name: str, cell: Sequence[World]) -> list[str]:
-    """Return a row of the table of shares; a hyphen where every correction was refused."""
-    given = where_given(cell)
-    widths = [width(each.estimate) for each in given]
-    naive = np.mean([each.naive for each in cell])
-    refused = 1 - len(given) / len(cell)
+def row(title: str, cell: Sequence[World]) -> list[str]:
+    """Return a row of the table of shares."""
+    widths = []
+    held = 0
+    naive = 0
+    for one in cell:
+        naive += one.naive
+        if one.estimate is not None:
+            held += holds(one.estimate, one.share)
+            low, high = ends(one.estimate)
+            widths.append(high - low)
+    n = len(cell)
+    given = len(widths)
+    width = "-"
+    if widths:
+        width = f"{np.median(widths):.2f}"
     return [
-        name,
-        f"{len(cell):,}",
-        f"{refused:.0%}",
-        f"{held(given):.1%}" if given else "-",
-        f"{np.median(widths):.2f}" if given else "-",
-        f"{naive:.0%}",
+        title,
+        f"{n:,}",
+        percent(n - given, n),
+        percent(held, given, ".1%"),
+        width,
+        percent(naive, n),
     ]
 
 
-def holds(figure: Estimate, truth: float) -> bool:
-    """Return whether the interval of a figure holds the truth."""
-    if figure.low is None or figure.high is None:
-        return True
-    return bool(figure.low <= truth <= figure.high)
+# -- mean scores -----------------------------------------------------------------------
 
 
-def width(figure: Estimate | None) -> float:
-    """Return how wide the interval of a figure is."""
-    if figure is None or figure.low is None or figure.high is None:
-        return 1.0
-    return figure.high - figure.low
-
-
-def shares_table(made: Sequence[World]) -> str:
-    """Return how often the interval of a corrected share holds the truth, by what was drawn."""
-    cells = {"all": list(made)}
-    cells |= by(lambda each: each.title, made)
-    cells |= by(lambda each: f"true share {each.share}", made)
-    cells |= by(lambda each: f"judge right {each.right}", made)
-    lines = [row(title, cell) for title, cell in cells.items()]
-    cells |= by(lambda each: f"labels and share {(each.labels, each.share)}", made)
-    covered = {}
-    for title, cell in cells.items():
-        given = where_given(cell)
-        if given:
-            covered[title] = held(given)
-    worst = min(covered, key=lambda title: (covered[title], title))
-    parts = [
-        markdown(SHARES_HEAD, lines),
-        f"\nworst cell: {worst}, {covered[worst]:.1%}",
-        "\nrefused:",
-    ]
-    reasons = Counter(each.why for each in made if each.why)
-    for why, times in reasons.most_common():
-        parts.append(f"- {times:,}: {why}")
-    return "\n".join(parts)
-
-
-def by(key: Callable[[World], str], made: Sequence[World]) -> dict[str, list[World]]:
-    """Return the worlds by a title, in the order of titles."""
-    cells: dict[str, list[World]] = {}
-    for each in made:
-        title = key(each)
-        cells.setdefault(title, []).append(each)
-    return dict(sorted(cells.items()))
-
-
-def means(count: int, seed: int) -> list[str]:
+def means(count: int) -> list[str]:
     """Return how often the interval of a corrected mean score from 1 to 5 holds the truth."""
-    rng = np.random.default_rng(seed)
-    found = []
+    rng = np.random.default_rng(SEED)
+    given = 0
+    held = 0
     for _ in range(count):
         n = int(rng.choice(LABELS))
         many = int(rng.choice(ROWS))
@@ -243,28 +226,30 @@ def means(count: int, seed: int) -> list[str]:
         every = scores(rng.normal(middle, 1.0, TRAFFIC))
         labels = rng.choice(every, n)
         rest = rng.choice(every, many)
-        errors = lean + rng.normal(0, noise, n)
-        verdicts = scores(labels + errors).tolist()
-        errors = lean + rng.normal(0, noise, many)
-        others = scores(rest + errors).tolist()
+        verdicts = scores(labels + lean + rng.normal(0, noise, n))
+        others = scores(rest + lean + rng.normal(0, noise, many))
         people = labels.tolist()
-        if not refusal(people, verdicts):
-            estimate = corrected_mean(people, verdicts, others)
+        judge = verdicts.tolist()
+        if not refusal(people, judge):
+            given += 1
+            estimate = corrected_mean(people, judge, others.tolist())
             truth = float(every.mean())
-            found.append(holds(estimate, truth))
-    refused = 1 - len(found) / count
+            held += holds(estimate, truth)
     return [
         "mean scores from 1 to 5",
         f"{count:,}",
-        f"{refused:.0%}",
-        f"{np.mean(found):.1%}",
+        percent(count - given, count),
+        percent(held, given, ".1%"),
     ]
 
 
 def scores(values: Floats) -> Floats:
     """Return values as whole scores from 1 to 5."""
-    return np.clip(np.rint(values), 1, 5)
+    whole = np.rint(values)
+    return np.clip(whole, 1, 5)
 
+
+# -- promises --------------------------------------------------------------------------
 
 Truth = Callable[[Floats, float], Floats]
 TRUTHS: dict[str, Truth] = {
@@ -277,57 +262,55 @@ TRUTHS: dict[str, Truth] = {
 """How often a judge is right at a confidence, when so much is promised."""
 
 
-def promises(count: int, seed: int) -> list[list[str]]:
-    """Return how often a threshold was named, and how often its promise was broken."""
-    rng = np.random.default_rng(seed)
-    lines = []
+def promises(count: int) -> Iterator[list[str]]:
+    """Yield how often a threshold was named, and how often its promise was broken."""
+    rng = np.random.default_rng(SEED)
     for name, truth in TRUTHS.items():
-        for grouped in (False, True):
-            line = promise_row(name, truth, rng, count, grouped=grouped)
-            lines.append(line)
-    return lines
+        yield promise_row(name, truth, rng, count, grouped=False)
+        yield promise_row(f"{name}, in groups", truth, rng, count, grouped=True)
 
 
 def promise_row(
-    name: str, truth: Truth, rng: np.random.Generator, count: int, *, grouped: bool
+    title: str, truth: Truth, rng: Generator, count: int, *, grouped: bool
 ) -> list[str]:
     """Return a row of the table of promises."""
     traffic = confidences(rng, TRAFFIC)
     broken = 0
-    passed = []
+    named = 0
+    passed = 0.0
     for _ in range(count):
         n = int(rng.choice(CASES))
         least = float(rng.choice(PROMISED))
         cases = cases_of(truth, rng, n, least, grouped)
         kept = promise_of(cases, least).kept
         if kept is not None:
+            named += 1
             passing = traffic[traffic >= kept.at]
+            passed += len(passing) / TRAFFIC
             agreement = truth(passing, least).mean()
             broken += bool(agreement < least)
-            passed.append(len(passing) / len(traffic))
-    share = np.mean(passed or [0.0])
     return [
-        f"{name}, in groups" if grouped else name,
+        title,
         f"{count:,}",
-        f"{len(passed) / count:.0%}",
-        f"{share:.0%}",
-        f"{broken / count:.1%}",
+        percent(named, count),
+        percent(passed, named),
+        percent(broken, count, ".1%"),
     ]
 
 
-def confidences(rng: np.random.Generator, count: int) -> Floats:
+def confidences(rng: Generator, count: int) -> Floats:
     """Draw how sure a judge is, from a half to 1."""
     return 0.5 + 0.5 * rng.beta(5, 1, count)
 
 
 def cases_of(
-    truth: Truth, rng: np.random.Generator, n: int, least: float, grouped: bool
+    truth: Truth, rng: Generator, n: int, least: float, grouped: bool
 ) -> list[ScoredCase]:
     """Draw labelled cases with verdicts and confidences."""
     sure = confidences(rng, n)
     right = uniform(rng, n, grouped) < truth(sure, least)
     cases = []
-    for place, group in enumerate(named(n)):
+    for place, group in enumerate(groups_of(n)):
         case = ScoredCase(
             id=str(place),
             label=True,
@@ -347,10 +330,11 @@ def main() -> None:
     )
     settings = options.parse_args()
     count = settings.worlds
-    print(shares_table(list(worlds(count, SEED))), "\n")
-    print(markdown(SHARES_HEAD[:4], [means(count // 5, SEED)]))
+    print(markdown(SHARES_HEAD, shares(count)))
     print()
-    print(markdown(PROMISES_HEAD, promises(count // 10, SEED)))
+    print(markdown(SHARES_HEAD[:4], [means(count // 5)]))
+    print()
+    print(markdown(PROMISES_HEAD, promises(count // 10)))
 
 
 if __name__ == "__main__":

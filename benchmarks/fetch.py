@@ -26,17 +26,27 @@ from xml.etree import ElementTree
 from shared import Line, parser_of, read_lines, write_lines
 
 Set = Iterator[tuple[str, Line]]
-"""Rows of feedback, each behind the name of its task; the name is empty if the set is one task."""
+"""Rows of feedback, each behind the name of its task."""
+Files = Sequence[Path]
+Element = ElementTree.Element
+
+SIDES = {"1": "A", "2": "B"}
+"""What an argument's number in UKP's sets is here."""
+NAMED = re.compile(r"\b(?:argument |arg ?|a)([12])\b", re.IGNORECASE)
+"""How workers name an argument."""
 
 
-def averitec(files: Sequence[Path]) -> Set:
+# -- the sets --------------------------------------------------------------------------
+
+
+def averitec(files: Files) -> Set:
     """Read claims with evidence, and the fact-checkers' justification."""
-    for number, claim in enumerate(json.loads(files[0].read_bytes())):
+    text = files[0].read_bytes()
+    for number, claim in enumerate(json.loads(text)):
         evidence = {}
         for part in claim["questions"]:
-            evidence[part["question"]] = [
-                answer["answer"] for answer in part["answers"]
-            ]
+            question = part["question"]
+            evidence[question] = [answer["answer"] for answer in part["answers"]]
         row = {
             "id": str(number),
             "inputs": {
@@ -49,49 +59,48 @@ def averitec(files: Sequence[Path]) -> Set:
             "source": "fact-checker",
             "rationale": claim["justification"],
         }
-        yield "", row
+        yield "averitec", row
 
 
-def ukp_convincing(files: Sequence[Path]) -> Set:
-    """Read pairs of arguments, a group in each file.
-
-    The reason is that of the first worker who chose as most did.
-    """
-    sides = {"1": "A", "2": "B"}
+def ukp_convincing(files: Files) -> Set:
+    """Read pairs of arguments, a group in each file."""
     for path in files:
         for pair in ElementTree.parse(path).getroot():
+            name = pair.findtext("id")
             label = pair.findtext("goldLabel", "")
             row = {
-                "id": f"{path.stem}-{pair.findtext('id')}",
+                "id": f"{path.stem}-{name}",
                 "inputs": {
                     "debate": pair.findtext("debateMetaData/title"),
                     "stance": pair.findtext("arg1/stance"),
                 },
                 "outputs": {
-                    side: pair.findtext(f"arg{n}/text") for n, side in sides.items()
+                    "A": pair.findtext("arg1/text"),
+                    "B": pair.findtext("arg2/text"),
                 },
-                "value": sides[label[1:]],
+                "value": SIDES[label[1:]],
                 "source": "crowd",
-                "rationale": _reason(pair, label, sides),
+                "rationale": _reason(pair, label),
                 "group": path.stem,
             }
-            yield "", row
+            yield "ukp_convincing", row
 
 
-def _reason(pair: ElementTree.Element, label: str, sides: dict[str, str]) -> str:
-    """Return a worker's reason for a label, with the sides named as in the row."""
+def _reason(pair: Element, label: str) -> str:
+    """Return the reason of the first worker who chose as most did, with the row's sides."""
     for vote in pair.iterfind("mTurkAssignments/mTurkAssignment"):
         if vote.findtext("value") == label:
-            return re.sub(
-                r"\b(?:argument |arg ?|a)([12])\b",
-                lambda match: f"argument {sides[match[1]]}",
-                vote.findtext("reason", ""),
-                flags=re.IGNORECASE,
-            )
+            reason = vote.findtext("reason", "")
+            return NAMED.sub(_named, reason)
     return ""
 
 
-def saf(files: Sequence[Path]) -> Set:
+def _named(match: re.Match[str]) -> str:
+    side = SIDES[match[1]]
+    return f"argument {side}"
+
+
+def saf(files: Files) -> Set:
     """Read students' answers to questions, which are the groups, with tutors' feedback."""
     for path in files:
         question = ElementTree.parse(path).getroot()
@@ -99,8 +108,9 @@ def saf(files: Sequence[Path]) -> Set:
         asked = _text(question, "questionText")
         reference = _text(question, "referenceAnswers/referenceAnswer")
         for answer in question.iterfind("studentAnswers/studentAnswer"):
+            number = answer.get("id")
             row = {
-                "id": f"{name}-{answer.get('id')}",
+                "id": f"{name}-{number}",
                 "inputs": {"question": asked},
                 "outputs": {"answer": _text(answer, "response")},
                 "value": _text(answer, "verification_feedback"),
@@ -109,56 +119,70 @@ def saf(files: Sequence[Path]) -> Set:
                 "rationale": _text(answer, "response_feedback"),
                 "group": name,
             }
-            yield "", row
+            yield "saf", row
 
 
-def _text(element: ElementTree.Element, path: str) -> str:
+def _text(element: Element, path: str) -> str:
     return element.findtext(path, "").strip()
 
 
-def shepherd(files: Sequence[Path]) -> Set:
+def shepherd(files: Files) -> Set:
     """Read answers with two scores, and the errors that annotators describe."""
     jobs = {"justified": "CLASSIFICATION_JOB", "relevant": "CLASSIFICATION_JOB_1"}
     for line in read_lines(files[0]):
         answers = line["latestLabel"]["jsonResponse"]
         item = line["metadata"]
-        words = []
-        for error in answers.get("CLASSIFICATION_JOB_0", {}).get("categories", []):
-            parts = error.get("children") or {}
-            words += [part["text"] for part in parts.values()]
-        for task, job in jobs.items():
+        words = _errors(answers)
+        for score, job in jobs.items():
             if job in answers:
-                name = answers[job]["categories"][0]["name"]
+                [category, *_] = answers[job]["categories"]
                 row = {
                     "id": str(line["id"]),
                     "inputs": {"context": item["context"]},
                     "outputs": {"response": item["output_candidate"]},
-                    "value": int(name[0]),
+                    "value": int(category["name"][0]),
                     "source": "annotator",
                     "expectations": item["output_correct"],
                     "rationale": "\n".join(words),
                 }
-                yield task, row
+                yield f"shepherd_{score}", row
 
 
-def financebench(files: Sequence[Path]) -> Set:
+def _errors(answers: Line) -> list[str]:
+    """Return what an annotator says is wrong with an answer."""
+    words = []
+    job = answers.get("CLASSIFICATION_JOB_0", {})
+    for error in job.get("categories", []):
+        parts = error.get("children") or {}
+        for part in parts.values():
+            words.append(part["text"])
+    return words
+
+
+def financebench(files: Files) -> Set:
     """Read systems' answers to questions, which are the groups.
 
     A refusal is neither right nor wrong, and is left out.
     """
-    questions = {line["financebench_id"]: line for line in read_lines(files[0])}
-    for path in files[1:]:
+    listed, *systems = files
+    questions = {}
+    for line in read_lines(listed):
+        name = line["financebench_id"]
+        questions[name] = line
+    for path in systems:
         for line in read_lines(path):
             name = line["financebench_id"]
             question = questions[name]
             answer = str(line["model_answer"])
-            label = line["label"].partition(" ")[0].lower()
+            label, _, _ = line["label"].lower().partition(" ")
             if label not in ("correct", "incorrect") or not answer.strip():
                 continue
             row = {
                 "id": f"{name}-{path.stem}",
                 "inputs": {
-                    key: question[key] for key in ("question", "company", "doc_name")
+                    "question": question["question"],
+                    "company": question["company"],
+                    "doc_name": question["doc_name"],
                 },
                 "outputs": {"answer": answer},
                 "value": label,
@@ -166,7 +190,7 @@ def financebench(files: Sequence[Path]) -> Set:
                 "expectations": question["answer"],
                 "group": name,
             }
-            yield "", row
+            yield "financebench", row
 
 
 READERS = {
@@ -178,29 +202,11 @@ READERS = {
 }
 
 
-def digest(path: Path) -> str:
-    """Return the file's SHA-256."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def download(url: str, target: Path, wanted: str) -> None:
-    """Bring a file, unless it is there.
-
-    Raises:
-        OSError: The file did not come whole, or is another one.
-    """
-    if target.exists() and digest(target) == wanted:
-        return
-    target.parent.mkdir(parents=True, exist_ok=True)
-    partial, _ = urlretrieve(url, f"{target}.part")
-    found = digest(Path(partial))
-    if found != wanted:
-        raise OSError(f"{url} is another file: its SHA-256 is {found}, not {wanted}")
-    Path(partial).replace(target)
+# -- the folder ------------------------------------------------------------------------
 
 
 def made(name: str, source: Line, folder: Path, mirror: str | None) -> dict[str, Line]:
-    """Bring a set, write its tasks, and return what each file is made of.
+    """Bring a set, write its tasks, and return what each task is made of.
 
     Args:
         name: The set.
@@ -211,24 +217,18 @@ def made(name: str, source: Line, folder: Path, mirror: str | None) -> dict[str,
     address = source["address"]
     if mirror:
         address = re.sub(r"^https?://[^/]+", mirror, address)
-    files = []
-    for path, wanted in source["files"].items():
-        target = folder / "downloads" / name / path
-        download(f"{address}/{quote(path)}", target, wanted)
-        files.append(target)
+    files = downloaded(address, source["files"], folder / "downloads" / name)
     tasks: dict[str, dict[str, Line]] = {}
-    for task, row in READERS[name](files):
-        rows = tasks.setdefault(task, {})
+    for title, row in READERS[name](files):
+        rows = tasks.setdefault(title, {})
         key = f"{row['id']}@{row['source']}"
         rows.setdefault(key, row)
     facts = {}
-    for task, rows in tasks.items():
-        title = f"{name}_{task}" if task else name
+    for title, rows in tasks.items():
         path = folder / f"{title}.jsonl"
         write_lines(path, rows.values())
-        criterion = source["criteria"][task] if task else source["criterion"]
         facts[title] = {
-            "criterion": criterion,
+            "criterion": source["criteria"][title],
             "values": source["values"],
             "licence": source["licence"],
             "labels": source["labels"],
@@ -239,31 +239,58 @@ def made(name: str, source: Line, folder: Path, mirror: str | None) -> dict[str,
     return facts
 
 
+def downloaded(address: str, digests: dict[str, str], folder: Path) -> list[Path]:
+    """Bring what a folder lacks of the files with these digests, and return them all.
+
+    Raises:
+        OSError: A file did not come whole, or is another one.
+    """
+    files = []
+    for name, wanted in digests.items():
+        path = folder / name
+        files.append(path)
+        if path.exists() and digest(path) == wanted:
+            continue
+        path.parent.mkdir(parents=True, exist_ok=True)
+        url = f"{address}/{quote(name)}"
+        part, _ = urlretrieve(url, f"{path}.part")
+        found = digest(Path(part))
+        if found != wanted:
+            raise OSError(f"{url} is another file: its SHA-256 is {found}")
+        Path(part).replace(path)
+    return files
+
+
+def digest(path: Path) -> str:
+    """Return the file's SHA-256."""
+    content = path.read_bytes()
+    return hashlib.sha256(content).hexdigest()
+
+
 def main() -> None:
     """Make what can be had."""
+    true = Path(__file__).with_name("sources.toml")
     parser = parser_of(__doc__)
     parser.add_argument("data", type=Path)
     parser.add_argument("sets", nargs="*", help="all without any")
-    parser.add_argument(
-        "--sources", type=Path, default=Path(__file__).with_name("sources.toml")
-    )
-    parser.add_argument(
-        "--mirror", help="scheme and host to ask in place of the public ones"
-    )
+    parser.add_argument("--sources", type=Path, default=true)
+    parser.add_argument("--mirror", help="scheme and host in place of the public ones")
     options = parser.parse_args()
     socket.setdefaulttimeout(60)
-    sources: dict[str, Line] = tomllib.loads(options.sources.read_text("utf-8"))
+    text = options.sources.read_text("utf-8")
+    sources = tomllib.loads(text)
     listed = options.data / "tasks.json"
-    tasks: dict[str, Line] = json.loads(listed.read_bytes()) if listed.exists() else {}
+    tasks = {}
+    if listed.exists():
+        tasks = json.loads(listed.read_bytes())
     missing = False
     for name in options.sets or sources:
         try:
             tasks |= made(name, sources[name], options.data, options.mirror)
         except Exception as error:  # noqa: BLE001  # not there, or of another form: others are made
             missing = True
-            print(
-                f"{name} is not made: {type(error).__name__}: {error}", file=sys.stderr
-            )
+            reason = f"{type(error).__name__}: {error}"
+            print(f"{name} is not made: {reason}", file=sys.stderr)
     for title, facts in tasks.items():
         print(f"{title}: {facts['rows']:,} rows; {facts['licence']}")
     options.data.mkdir(parents=True, exist_ok=True)

@@ -18,25 +18,32 @@ from memalign.metrics import paired_share_interval, student_t, wilson_interval
 Claim = tuple[str, int, str]
 """What one wants to say, the fewest labels that prove it, and how they do."""
 
+WILSON = "Wilson's interval of a share"
+WHOLE = "the whole interval on the good side"
+PAIRED = "Bonett and Price's interval of paired cases"
+CORRECTED = "prediction-powered inference, for much unlabelled traffic"
+EXACT = "the exact binomial test, no error among them"
 
-def lowest(share: float, n: int) -> float:
-    """Return the lower end of the interval of an agreement."""
-    low, _ = wilson_interval(share * n, n) or (0.0, 1.0)
-    return low
+
+def is_above(least: float, share: float, n: int) -> bool:
+    """Return whether the interval of a share is above another one."""
+    interval = wilson_interval(share * n, n)
+    if interval is None:
+        return False
+    low, _ = interval
+    return low >= least
 
 
 def is_ahead(points: int, turned: int, n: int) -> bool:
     """Return whether a difference excludes 0 when so many verdicts in a hundred differ."""
-    differing = turned / 100 * n
-    ahead = points / 100 * n
-    fixed = (differing + ahead) / 2
-    broken = differing - fixed
+    fixed = (turned + points) / 200 * n
+    broken = (turned - points) / 200 * n
     low, _ = paired_share_interval(broken, fixed, n)
     return low > 0
 
 
-def half_of_corrected(share: float, right: float, n: int) -> float:
-    """Return half the width of a corrected share, if the judge is right equally often of both."""
+def is_narrow(share: float, half: float, right: float, n: int) -> bool:
+    """Return whether a corrected share is known so well, if the judge is right equally often."""
     variance = 0.0
     # Of the rows that the judge gives the label, and of those that it does not.
     for chance in (right, 1 - right):
@@ -46,62 +53,38 @@ def half_of_corrected(share: float, right: float, n: int) -> float:
         variance += called * inside * (1 - inside)
     degrees = max(n - 2, 1)
     t = student_t(0.95, degrees)
-    return t * math.sqrt(variance / n)
+    return t * math.sqrt(variance / n) <= half
 
 
-def agreements() -> Iterator[Claim]:
-    """Yield claims about one judge's agreement."""
+def claims() -> Iterator[Claim]:
+    """Yield claims about one judge, about two, about unlabelled traffic, and about a threshold."""
     for points in (10, 5, 3):
         claim = f"agreement of about 85 %, to ±{points} points"
-        n = labels_for(0.85, points / 100)
-        yield claim, n, "Wilson's interval of a share"
+        yield claim, labels_for(0.85, points / 100), WILSON
     for real in (95, 90, 85):
-
-        def is_above(n: int, share: float = real / 100) -> bool:
-            return lowest(share, n) >= 0.8
-
         claim = f"agreement of at least 80 %, when it is {real} %"
-        yield claim, fewest(is_above), "the whole interval on the good side"
-
-
-def differences() -> Iterator[Claim]:
-    """Yield claims about two judges."""
+        above = partial(is_above, 0.8, real / 100)
+        yield claim, fewest(above), WHOLE
     for points, turned in ((20, 30), (10, 20), (5, 15)):
-        differs = partial(is_ahead, points, turned)
-        ahead = f"one judge better than another by {points} points"
-        claim = f"{ahead}, when {turned} % of verdicts differ"
-        method = "Bonett and Price's interval of paired cases"
-        yield claim, fewest(differs), method
-
-
-def traffic() -> Iterator[Claim]:
-    """Yield claims about unlabelled traffic."""
-    claim = "a share of about 80 % in traffic, to ±5 points,"
-    alone = labels_for(0.8, 0.05)
-    yield f"{claim} by labels alone", alone, "Wilson's interval of a share"
+        better = f"one judge better than another by {points} points"
+        claim = f"{better}, when {turned} % of verdicts differ"
+        ahead = partial(is_ahead, points, turned)
+        yield claim, fewest(ahead), PAIRED
+    known = "a share of about 80 % in traffic, to ±5 points,"
+    yield f"{known} by labels alone", labels_for(0.8, 0.05), WILSON
     for right in (90, 95):
-
-        def is_narrow(n: int, right: float = right / 100) -> bool:
-            return half_of_corrected(0.8, right, n) <= 0.05
-
-        method = "prediction-powered inference, for much unlabelled traffic"
-        yield (
-            f"{claim} with a judge that is right in {right} %",
-            fewest(is_narrow),
-            method,
-        )
+        claim = f"{known} with a judge that is right in {right} %"
+        narrow = partial(is_narrow, 0.8, 0.05, right / 100)
+        yield claim, fewest(narrow), CORRECTED
     for least in (90, 95, 99):
         claim = f"of verdicts above a threshold people share at least {least} %"
-        method = "the exact binomial test, no error among them"
-        yield claim, fewest_for(least / 100), method
+        yield claim, fewest_for(least / 100), EXACT
 
 
 def main() -> None:
     """Print the table."""
-    rows = []
-    for claim, n, method in (*agreements(), *differences(), *traffic()):
-        rows.append((claim, f"{n:,}", method))
-    print(markdown(("what you want to say", "labels", "by"), rows))
+    titles = ("what you want to say", "labels", "by")
+    print(markdown(titles, claims()))
 
 
 if __name__ == "__main__":

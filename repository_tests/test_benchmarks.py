@@ -387,7 +387,6 @@ def test_intervals_and_promises_hold_in_worlds_whose_truth_is_known() -> None:
     assert len(broken) == 6
     assert max(broken) <= 10
     assert "| all |" in table
-    assert " the same of n of n labelled cases" in table
 
 
 def percent(cell: str) -> float:
