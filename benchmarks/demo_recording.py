@@ -10,17 +10,20 @@ that the recording is written: a later stage's prompts depend on the answers to 
 
 from __future__ import annotations
 
-import argparse
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
-from shared import Line, read_lines, write_lines
+from shared import Line, parser_of, read_lines, write_lines
 
 from memalign.cli.demo import WITHDRAWN, evaluated, shown_again, story_on
 from memalign.cli.recording import RECORDING, prompt_key
 from memalign.errors import ModelRejected
 from memalign.models.base import ChatReply, ChatRequest, Limits
 from memalign.types import Usage
+
+Lines = dict[str, Line]
+"""By the key of a prompt."""
 
 
 class AskingModel:
@@ -29,11 +32,14 @@ class AskingModel:
     name = "recording"
     limits = Limits()
 
-    def __init__(self, answers: dict[str, object]) -> None:
-        """Take the answers that there are, by the key of their prompt."""
-        self.answers = answers
-        self.used: dict[str, object] = {}
-        self.missing: dict[str, Line] = {}
+    def __init__(self, answers: Iterable[Line]) -> None:
+        """Take the answers that there are, each with the key of its prompt."""
+        self.answers: Lines = {}
+        self.used: Lines = {}
+        self.missing: Lines = {}
+        for line in answers:
+            key = line["key"]
+            self.answers[key] = line["answer"]
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Return the answer that was given, or collect the prompt and raise ModelRejected."""
@@ -47,8 +53,12 @@ class AskingModel:
                 "schema": request.schema,
             }
             raise ModelRejected("nobody has answered this prompt yet")
-        self.used[key] = answer
-        return ChatReply(data=answer, text=json.dumps(answer), usage=Usage(calls=1))
+        self.used[key] = {"prompt": key, "answer": answer}
+        return ChatReply(
+            data=answer,
+            text=json.dumps(answer),
+            usage=Usage(calls=1),
+        )
 
 
 def ask_in_stages(model: AskingModel) -> None:
@@ -69,25 +79,23 @@ def ask_in_stages(model: AskingModel) -> None:
 
 def main() -> int:
     """Ask, and write either the prompts that are left or the recording."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = parser_of(__doc__)
     parser.add_argument("folder", type=Path)
     folder = parser.parse_args().folder
     folder.mkdir(parents=True, exist_ok=True)
-    answers: dict[str, object] = {}
-    for line in read_lines(folder / "answers.jsonl"):
-        answers[line["key"]] = line["answer"]
+    answers = read_lines(folder / "answers.jsonl")
     model = AskingModel(answers)
     ask_in_stages(model)
     prompts = folder / "prompts.jsonl"
     write_lines(prompts, model.missing.values())
     if model.missing:
-        print(f"{len(model.missing)} prompts wait for an answer: {prompts}")
+        n = len(model.missing)
+        print(f"{n} prompts wait for an answer: {prompts}")
         return 1
-    recorded = []
-    for key, answer in model.used.items():
-        recorded.append({"prompt": key, "answer": answer})
-    write_lines(Path(str(RECORDING)), recorded)
-    print(f"{len(recorded)} answers are recorded: {RECORDING}")
+    recording = Path(str(RECORDING))
+    write_lines(recording, model.used.values())
+    n = len(model.used)
+    print(f"{n} answers are recorded: {recording}")
     return 0
 
 

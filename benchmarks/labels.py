@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from functools import partial
+from itertools import chain
 
 from shared import markdown
 
@@ -27,64 +28,89 @@ EXACT = "the exact binomial test, no error among them"
 
 def is_above(least: float, share: float, n: int) -> bool:
     """Return whether the interval of a share is above another one."""
-    interval = wilson_interval(share * n, n)
-    if interval is None:
-        return False
-    low, _ = interval
-    return low >= least
+    right = share * n
+    interval = wilson_interval(right, n)
+    return interval is not None and interval[0] >= least
 
 
 def is_ahead(points: int, turned: int, n: int) -> bool:
     """Return whether a difference excludes 0 when so many verdicts in a hundred differ."""
-    fixed = (turned + points) / 200 * n
-    broken = (turned - points) / 200 * n
+    ahead = points / 100 * n
+    differing = turned / 100 * n
+    fixed = (differing + ahead) / 2
+    broken = differing - fixed
     low, _ = paired_share_interval(broken, fixed, n)
     return low > 0
 
 
 def is_narrow(share: float, half: float, right: float, n: int) -> bool:
     """Return whether a corrected share is known so well, if the judge is right equally often."""
-    variance = 0.0
-    # Of the rows that the judge gives the label, and of those that it does not.
-    for chance in (right, 1 - right):
-        meant = share * chance
-        called = meant + (1 - share) * (1 - chance)
-        inside = meant / called
-        variance += called * inside * (1 - inside)
+    wrong = 1 - right
+    given = variance_of(share, right)
+    refused = variance_of(share, wrong)
+    error = math.sqrt((given + refused) / n)
     degrees = max(n - 2, 1)
-    t = student_t(0.95, degrees)
-    return t * math.sqrt(variance / n) <= half
+    return student_t(0.95, degrees) * error <= half
 
 
-def claims() -> Iterator[Claim]:
-    """Yield claims about one judge, about two, about unlabelled traffic, and about a threshold."""
+def variance_of(share: float, chance: float) -> float:
+    """Return what rows with one verdict add to the variance of a corrected share.
+
+    Args:
+        share: The true share of a label.
+        chance: How likely a row with this label gets the verdict; others get it so much less.
+    """
+    meant = share * chance
+    others = (1 - share) * (1 - chance)
+    called = meant + others
+    inside = meant / called
+    return called * inside * (1 - inside)
+
+
+def agreements() -> Iterator[Claim]:
+    """Yield claims about one judge's agreement."""
     for points in (10, 5, 3):
         claim = f"agreement of about 85 %, to ±{points} points"
-        yield claim, labels_for(0.85, points / 100), WILSON
+        half = points / 100
+        yield claim, labels_for(0.85, half), WILSON
     for real in (95, 90, 85):
         claim = f"agreement of at least 80 %, when it is {real} %"
-        above = partial(is_above, 0.8, real / 100)
+        share = real / 100
+        above = partial(is_above, 0.8, share)
         yield claim, fewest(above), WHOLE
-    for points, turned in ((20, 30), (10, 20), (5, 15)):
+
+
+def differences() -> Iterator[Claim]:
+    """Yield claims about two judges."""
+    turned_by = {20: 30, 10: 20, 5: 15}
+    for points, turned in turned_by.items():
         better = f"one judge better than another by {points} points"
         claim = f"{better}, when {turned} % of verdicts differ"
         ahead = partial(is_ahead, points, turned)
         yield claim, fewest(ahead), PAIRED
+
+
+def traffic() -> Iterator[Claim]:
+    """Yield claims about unlabelled traffic, and about the verdicts above a threshold."""
     known = "a share of about 80 % in traffic, to ±5 points,"
-    yield f"{known} by labels alone", labels_for(0.8, 0.05), WILSON
-    for right in (90, 95):
-        claim = f"{known} with a judge that is right in {right} %"
-        narrow = partial(is_narrow, 0.8, 0.05, right / 100)
+    claim = f"{known} by labels alone"
+    yield claim, labels_for(0.8, 0.05), WILSON
+    for percent in (90, 95):
+        claim = f"{known} with a judge that is right in {percent} %"
+        right = percent / 100
+        narrow = partial(is_narrow, 0.8, 0.05, right)
         yield claim, fewest(narrow), CORRECTED
-    for least in (90, 95, 99):
-        claim = f"of verdicts above a threshold people share at least {least} %"
-        yield claim, fewest_for(least / 100), EXACT
+    for percent in (90, 95, 99):
+        claim = f"of verdicts above a threshold people share at least {percent} %"
+        least = percent / 100
+        yield claim, fewest_for(least), EXACT
 
 
 def main() -> None:
     """Print the table."""
     titles = ("what you want to say", "labels", "by")
-    print(markdown(titles, claims()))
+    claims = chain(agreements(), differences(), traffic())
+    print(markdown(titles, claims))
 
 
 if __name__ == "__main__":

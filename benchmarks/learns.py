@@ -19,8 +19,10 @@ import json
 import math
 import random
 import sys
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from baselines import BASELINES, Examples
@@ -43,11 +45,10 @@ UNSEEN = 100  # cases to judge in a run
 JUDGES = ("zero-shot", "memalign")
 METHODS = (*JUDGES, *BASELINES)
 AGAINST = ("zero-shot", "majority")
-ALL = "all tasks"
 
 Verdicts = Sequence[Value | None]
 Scored = list[ScoredCase]
-Results = dict[str, Scored]
+Results = defaultdict[str, Scored]
 """By method, the cases that it has judged."""
 
 
@@ -86,20 +87,19 @@ def draws_of(settings: argparse.Namespace) -> Iterator[Draw]:
 
     It goes run by run, so that a run that is stopped has something of every task.
     """
-    data: Path = settings.data
-    listed = data.joinpath("tasks.json").read_text("utf-8")
-    tasks = json.loads(listed)
+    listed = settings.data / "tasks.json"
+    tasks = json.loads(listed.read_bytes())
     labelled = {}
     for name in settings.tasks or tasks:
         if name not in tasks:
-            sys.exit(f"{data} lacks {name}; fetch.py makes it")
+            sys.exit(f"{settings.data} lacks {name}; fetch.py makes it")
+        path = settings.data / f"{name}.jsonl"
         facts = tasks[name]
-        path = data / f"{name}.jsonl"
         values = ValueType.of(facts["values"])
         rows = read_feedback(path, value_type=values).rows
         judge = ma.Judge(
             name=name,
-            instructions=instructions_for(facts["criterion"], rows),
+            instructions=facts["criterion"] + fields_of(rows),
             feedback_value_type=values.annotation,
             model=settings.model,
         )
@@ -109,12 +109,12 @@ def draws_of(settings: argparse.Namespace) -> Iterator[Draw]:
             yield drawn(judge, cases, run, settings)
 
 
-def instructions_for(criterion: str, rows: Sequence[ma.Feedback]) -> str:
-    """Return instructions that name the fields that the rows have."""
+def fields_of(rows: Sequence[ma.Feedback]) -> str:
+    """Return the end of instructions, which names the fields that the rows have."""
     used: set[str] = set()
     for row in rows:
         used |= row.content.keys()
-    lines = [criterion, ""]
+    lines = ["\n"]
     for field in FIELDS:
         if field in used:
             lines.append(f"{{{{ {field} }}}}")
@@ -131,10 +131,8 @@ def drawn(
     rng.shuffle(pools)
     half = len(cases.labels) // 2
     count = min(settings.taught, half)
-    names = names_from(pools, count, rng)
-    unseen: list[ma.Example] = []
-    for pool in pools:
-        unseen += pool
+    names = taken(pools, count, rng)
+    unseen = list(chain.from_iterable(pools))
     rng.shuffle(unseen)
     return Draw(
         task=task,
@@ -148,14 +146,14 @@ def drawn(
     )
 
 
-def names_from(pools: list[Examples], count: int, rng: random.Random) -> set[str]:
-    """Take pools away until there are enough cases, and return the names of these."""
-    largest = math.ceil(count / PARTS)
-    names: set[str] = set()
-    while len(names) < count:
+def taken(pools: list[Examples], wanted: int, rng: random.Random) -> set[str]:
+    """Take pools away until there are enough cases, and return the ids of these."""
+    largest = math.ceil(wanted / PARTS)
+    names = set()
+    while wanted > 0:
         pool = pools.pop()
-        wanted = count - len(names)
         size = min(len(pool), largest, wanted)
+        wanted -= size
         for case in rng.sample(pool, size):
             names.add(case.id)
     return names
@@ -163,11 +161,10 @@ def names_from(pools: list[Examples], count: int, rng: random.Random) -> set[str
 
 def pools_of(cases: Examples) -> list[Examples]:
     """Return the groups of cases, or each case alone if there are few groups."""
-    groups: dict[str, list[ma.Example]] = {}
+    groups = defaultdict(list)
     for case in cases:
         name = group_of(case)
-        group = groups.setdefault(name, [])
-        group.append(case)
+        groups[name].append(case)
     if len(groups) < MANY_GROUPS:
         return [[case] for case in cases]
     return list(groups.values())
@@ -236,17 +233,19 @@ def scored(draw: Draw, method: str) -> Scored:
 
 def tables(draws: Iterable[Draw], methods: Sequence[str]) -> str:
     """Return a table for each task, after one for all of them if there are several."""
-    every: dict[str, Results] = {}
+    every: Results = defaultdict(list)
+    tasks: dict[str, Results] = {}
     for draw in draws:
+        results = tasks.setdefault(draw.task, defaultdict(list))
         for method in methods:
             cases = scored(draw, method)
-            for title in (ALL, draw.task):
-                results = every.setdefault(title, {})
-                known = results.setdefault(method, [])
-                known += cases
-    if len(every) == 2:
-        del every[ALL]
-    made = [table(title, results) for title, results in every.items()]
+            results[method] += cases
+            every[method] += cases
+    made = []
+    if len(tasks) > 1:
+        made.append(table("all tasks", every))
+    for task, results in tasks.items():
+        made.append(table(task, results))
     return "\n\n".join(made)
 
 
@@ -297,13 +296,12 @@ def estimated(draw: Draw, method: str) -> ma.Usage:
 def dry_table(draws: Iterable[Draw], methods: Sequence[str]) -> str:
     """Return what the methods with a model would ask for, and all of them together."""
     every = ma.Usage()
-    usages: dict[str, ma.Usage] = {}
+    usages: dict[str, ma.Usage] = defaultdict(ma.Usage)
     for draw in draws:
         for method in JUDGES:
             if method in methods:
                 usage = estimated(draw, method)
-                before = usages.get(method, ma.Usage())
-                usages[method] = before + usage
+                usages[method] += usage
                 every += usage
     usages["all of these"] = every
     rows = []

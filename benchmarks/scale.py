@@ -12,10 +12,10 @@ cache. The same command completes a run that was stopped.
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -33,7 +33,6 @@ from memalign.evaluation.intervals import estimate_mean, share_interval
 MODEL = "gpt-4.1-mini"
 COMPETENCE = simulated.Competence(reading=0.9, seed=1)
 SIZES = (10, 50, 200, 1_000)
-UNSEEN = 200
 THREADS = 16
 DOLLARS = {
     "tokens_in": 0.40,
@@ -44,8 +43,10 @@ DOLLARS = {
 """For a million, as if no provider had a cache. Decisions: Jev, whose answers are free."""
 OURS = ("memalign", "memalign, decision model")
 MLFLOW = "MLflow's MemAlign"
-METHODS = (*OURS, MLFLOW, "GEPA")
-CHANGES = ("one more", "one withdrawn", "one erased")
+GEPA = "GEPA"
+METHODS = (*OURS, MLFLOW, GEPA)
+SHOWN = ("align", "a judgment", "one more", "one withdrawn", "one erased")
+"""The steps that the table shows; the unseen cases are in the rows of aligns."""
 TITLES = (
     "step",
     "examples",
@@ -61,6 +62,11 @@ TITLES = (
 Method = Callable[..., Line]
 """Does one thing: `align` a slice of rows, `withdraw` or `erase` a row, or judge `items`."""
 Lines = Sequence[Line]
+Steps = dict[str, Line]
+
+CASES = simulated.cases(200, COMPETENCE.seed, first=100_000)
+"""The unseen ones."""
+ITEMS = [case.fields for case in CASES]
 
 
 # -- the methods -----------------------------------------------------------------------
@@ -91,50 +97,49 @@ class Memalign:
         self.judge(inputs=first["inputs"], outputs=first["outputs"])
 
     def __call__(self, **request: Any) -> Line:
-        """Do what a request asks."""
-        if "align" in request:
-            first, end = request["align"]
+        """Do what a request asks, and return verdicts, or seconds if the clock is its own."""
+        ((what, asked),) = request.items()
+        if what == "align":
+            first, end = asked
             taught = self.rows[first:end]
-            result = self.judge.align(taught, optimizer=self.optimizer)
-            return self._learned(result)
-        if "withdraw" in request:
-            row = self.rows[request["withdraw"]]
-            result = self.judge.unalign(row["id"])
-            return self._learned(result)
-        if "erase" in request:
-            row = self.rows[request["erase"]]
+            self._take(self.judge.align(taught, optimizer=self.optimizer))
+        elif what == "withdraw":
+            row = self.rows[asked]
+            self._take(self.judge.unalign(row["id"]))
+        elif what == "erase":
+            row = self.rows[asked]
             return self._erased(row["id"])
-        values = self._judged(request["items"])
-        return {"values": values}
+        else:
+            return self._judged(asked)
+        return {}
 
-    def _judged(self, items: Lines) -> list[Any]:
-        if len(items) == 1:
-            judgment = self.judge(**items[0])
-            return [judgment.value]
-        examples = []
-        for number, item in enumerate(items):
-            example = {"id": f"u-{number}", **item}
-            examples.append(example)
-        judgments = self.judge.judge_many(examples, concurrency=THREADS)
-        return [judgment.value for judgment in judgments]
-
-    def _learned(self, result: ma.AlignResult) -> Line:
+    def _take(self, result: ma.AlignResult) -> None:
         for row in result.rows:
             if row.state == "pending":
                 raise RuntimeError(f"a row is pending: {row.reason}")
         self.judge = result.judge
-        guidelines = self.judge.memory.guidelines
-        return {"guidelines": len(guidelines)}
 
     def _erased(self, name: str) -> Line:
         with tempfile.TemporaryDirectory() as folder:
             registry = ma.Registry(f"sqlite:///{folder}/memalign.db")
             registry.create(self.judge)
             started = time.perf_counter()
-            receipt = registry.erase("house", [name], optimizer=self.optimizer)
+            registry.erase("house", [name], optimizer=self.optimizer)
             seconds = time.perf_counter() - started
             self.judge = registry.load("house")
-        return {"seconds": seconds, "answer": receipt.answer}
+        return {"seconds": seconds}
+
+    def _judged(self, items: Lines) -> Line:
+        if len(items) == 1:
+            judgment = self.judge(**items[0])
+            return {"values": [judgment.value]}
+        examples = []
+        for number, item in enumerate(items):
+            example = {"id": f"u-{number}", **item}
+            examples.append(example)
+        judgments = self.judge.judge_many(examples, concurrency=THREADS)
+        values = [judgment.value for judgment in judgments]
+        return {"values": values}
 
 
 @contextmanager
@@ -217,62 +222,63 @@ def started(
 # -- the runs --------------------------------------------------------------------------
 
 
-def run(file: Path, python: Path | None, sizes: Sequence[int], latency: float) -> None:
-    """Ask for what the file lacks: a method at a size is in it completely or not at all."""
-    done = [(line["size"], line["method"]) for line in read_lines(file)]
-    simulated.MODELS[MODEL] = COMPETENCE
+def run(name: str, size: int, options: argparse.Namespace) -> list[Line]:
+    """Set a method up, and return a line for each of its steps at a size."""
+    rows = simulated.rows(size + 1, COMPETENCE.seed)
+    latency = options.latency
     with Loopback(simulated.chat, simulated.decide, latency=latency) as server:
-        os.environ["OPENAI_BASE_URL"] = server.base_url
-        os.environ["OPENAI_API_KEY"] = "not-needed"
-        for size in sizes:
-            rows = simulated.rows(size + 1, COMPETENCE.seed)
-            for name in OURS if python is None else METHODS:
-                if (size, name) in done:
-                    continue
-                head = {"size": size, "method": name, "latency": latency}
-                with started(name, rows, server.base_url, python) as method:
-                    lines = list(measured(method, server, head))
-                write_lines(file, lines, "a")
-                print(f"{size:,}, {name}: done", file=sys.stderr)
+        address = server.base_url
+        os.environ["OPENAI_BASE_URL"] = address
+        with started(name, rows, address, options.competitors) as method:
+            steps = steps_of(name, size)
+            lines = list(measured(method, server, steps))
+    for line in lines:
+        line["size"] = size
+        line["method"] = name
+        line["latency"] = latency
+    return lines
 
 
-def measured(method: Method, server: Loopback, head: Line) -> Iterator[Line]:
-    """Yield a line for each step: the time it took, what the server counted, what was right."""
-    unseen = simulated.cases(UNSEEN, COMPETENCE.seed, first=100_000)
-    items = [case.fields for case in unseen]
-    server.take()
-    for step, request in steps_of(head, items):
-        started = time.perf_counter()
-        answer = method(**request)
-        seconds = time.perf_counter() - started
-        values = answer.pop("values", [])
-        counts = server.take()
-        line = {**head, "step": step, **counts, "seconds": seconds, **answer}
-        if step == "unseen":
-            right = []
-            for value, case in zip(values, unseen, strict=True):
-                right.append(value == case.label)
-            line["right"] = right
-        elif None in values:
-            raise RuntimeError(f"{head}: {step}: no verdict")
-        yield line
-
-
-def steps_of(head: Line, items: Lines) -> Iterator[tuple[str, Line]]:
-    """Yield the steps of a method at a size, by name, each with what the method is asked.
+def steps_of(name: str, size: int) -> Steps:
+    """Return the steps of a method, by name, each with what it is asked.
 
     MLflow's MemAlign erases nothing, and GEPA would begin again after any change.
     """
-    size = head["size"]
-    method = head["method"]
-    yield "align", {"align": [0, size]}
-    yield "a judgment", {"items": items[:1]}
-    yield "unseen", {"items": items}
-    if method in OURS or method == MLFLOW:
-        yield "one more", {"align": [size, size + 1]}
-        yield "one withdrawn", {"withdraw": 3}
-    if method in OURS:
-        yield "one erased", {"erase": 5}
+    steps: Steps = {
+        "align": {"align": [0, size]},
+        "a judgment": {"items": ITEMS[:1]},
+        "unseen": {"items": ITEMS},
+    }
+    if name != GEPA:
+        steps["one more"] = {"align": [size, size + 1]}
+        steps["one withdrawn"] = {"withdraw": 3}
+    if name in OURS:
+        steps["one erased"] = {"erase": 5}
+    return steps
+
+
+def measured(method: Method, server: Loopback, steps: Steps) -> Iterator[Line]:
+    """Yield a line for each step: the time it took, what the server counted, what was right."""
+    server.take()
+    for step, request in steps.items():
+        started = time.perf_counter()
+        answer = method(**request)
+        seconds = time.perf_counter() - started
+        line: Line = {"step": step, "seconds": seconds}
+        line |= server.take()
+        values = answer.pop("values", [])
+        line |= answer
+        if step == "unseen":
+            line["right"] = right(values)
+        elif None in values:
+            raise RuntimeError(f"{step}: no verdict")
+        yield line
+
+
+def right(values: Sequence[Any]) -> list[bool]:
+    """Return whether each verdict on the unseen cases is the label."""
+    pairs = zip(values, CASES, strict=True)
+    return [value == case.label for value, case in pairs]
 
 
 # -- the table -------------------------------------------------------------------------
@@ -280,24 +286,24 @@ def steps_of(head: Line, items: Lines) -> Iterator[tuple[str, Line]]:
 
 def table(lines: Lines) -> str:
     """Return what each step took, and for an align the share of unseen cases that is right."""
-    right = {}
+    shares = {}
     for line in lines:
         if line["step"] == "unseen":
+            method = line["size"], line["method"]
             estimate = estimate_mean(line["right"], None, share_interval)
-            right[line["size"], line["method"]] = f"{estimate:.2f}"
+            shares[method] = f"{estimate:.2f}"
     rows = []
-    for step in ("align", "a judgment", *CHANGES):
+    for step in SHOWN:
         for line in lines:
             if line["step"] == step:
-                row = row_of(line)
-                if step == "align":
-                    row[-1] = right[line["size"], line["method"]]
-                rows.append(row)
+                method = line["size"], line["method"]
+                share = shares[method] if step == "align" else ""
+                rows.append(row_of(line, share))
     return markdown(TITLES, rows)
 
 
-def row_of(line: Line) -> list[str]:
-    """Return what a step took; its last cell is empty."""
+def row_of(line: Line, share: str) -> list[str]:
+    """Return what a step took, and the share of unseen cases that is right."""
     calls = f"{line.get('calls', 0):,}"
     if "decisions" in line:
         calls += f" + {line['decisions']:,} d."
@@ -314,12 +320,15 @@ def row_of(line: Line) -> list[str]:
         f"{line.get('tokens_in', 0):,}",
         f"{line.get('tokens_out', 0):,}",
         f"{dollars:.4f}",
-        "",
+        share,
     ]
 
 
 def main() -> None:
-    """Ask for what is missing, and print the table."""
+    """Ask for what is missing, and print the table.
+
+    A method at a size is in the file completely or not at all.
+    """
     parser = parser_of(__doc__)
     parser.add_argument(
         "file", type=Path, help="raw lines, JSONL; an existing file is completed"
@@ -333,9 +342,16 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES))
     parser.add_argument("--latency", type=float, default=0.5, help="seconds of a call")
     options = parser.parse_args()
-    run(options.file, options.competitors, options.sizes, options.latency)
-    lines = read_lines(options.file)
-    print(table(lines))
+    os.environ["OPENAI_API_KEY"] = "not-needed"
+    simulated.MODELS[MODEL] = COMPETENCE
+    methods = METHODS if options.competitors else OURS
+    known = [(line["method"], line["size"]) for line in read_lines(options.file)]
+    for size in options.sizes:
+        for name in methods:
+            if (name, size) not in known:
+                lines = run(name, size, options)
+                write_lines(options.file, lines, "a")
+    print(table(read_lines(options.file)))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What the scripts share: options, raw lines that a stopped run completes, tables, and shares."""
+"""What the scripts share: options, raw lines that a stopped run completes, and tables."""
 
 from __future__ import annotations
 
@@ -8,18 +8,16 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-import memalign as ma
-from memalign.evaluation.intervals import estimate_mean, share_interval
-from memalign.metrics import Estimate
-
 Line = dict[str, Any]
 Cells = Sequence[object]
 
 
 def parser_of(description: str | None) -> argparse.ArgumentParser:
     """Return a parser whose help is the script's docstring, with its line breaks."""
-    form = argparse.RawDescriptionHelpFormatter
-    return argparse.ArgumentParser(description=description, formatter_class=form)
+    return argparse.ArgumentParser(
+        description=description,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
 
 
 def read_lines(path: Path) -> list[Line]:
@@ -53,20 +51,3 @@ def markdown(titles: Cells, rows: Iterable[Cells]) -> str:
         joined = " | ".join(texts)
         lines.append(f"| {joined} |")
     return "\n".join(lines)
-
-
-def judge_of(
-    name: str, instructions: str, model: Any, feedback_value_type: Any = bool
-) -> ma.Judge:
-    """Return a judge that has learned nothing."""
-    return ma.Judge(
-        name=name,
-        instructions=instructions,
-        model=model,
-        feedback_value_type=feedback_value_type,
-    )
-
-
-def share(right: Sequence[bool]) -> Estimate:
-    """Return the share that is right, with Wilson's 95 % interval."""
-    return estimate_mean(right, None, share_interval)

@@ -11,12 +11,12 @@ comments that are in the prompt.
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
 import random
 import re
 import tomllib
-from collections.abc import Collection, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,15 +28,17 @@ Is this reply to the customer as our house wants it?
 Letter: {{ inputs }}
 Reply: {{ outputs }}"""
 
-HOUSE = tomllib.loads(Path(__file__).with_name("house.toml").read_text("utf-8"))
-TOPICS: list[str] = HOUSE["topics"]
-WORDINGS: list[str] = HOUSE["wordings"]
-LETTER: str = HOUSE["letter"]
-WISH: str = HOUSE["wish"]
-REPLIES: dict[str, str] = dict(HOUSE["replies"])
+PAGE = Path(__file__).with_name("house.toml")
+HOUSE = tomllib.loads(PAGE.read_text("utf-8"))
+TOPICS = HOUSE["topics"]
+WORDINGS = HOUSE["wordings"]
+LETTER = HOUSE["letter"]
+STEP = HOUSE["step"]
+WISH = HOUSE["wish"]
+REPLIES = dict(HOUSE["replies"])
 """The sentences of replies; what a colleague did has the topic as its key."""
 for topic in TOPICS:
-    REPLIES[topic] = HOUSE["step"].format(topic)
+    REPLIES[topic] = STEP.format(topic)
 
 
 # -- the house -------------------------------------------------------------------------
@@ -72,9 +74,10 @@ class SimulatedCase:
     @property
     def comment(self) -> str:
         """Return an expert's comment, which states the rule of the topic."""
-        wish = WISH.format(self.topic)
         place = self.number % len(WORDINGS)
-        return WORDINGS[place].format(wish)
+        wording: str = WORDINGS[place]
+        wish = WISH.format(self.topic)
+        return wording.format(wish)
 
 
 @dataclass(frozen=True)
@@ -128,13 +131,15 @@ for rule in RULES.values():
 def cases(count: int, seed: int, *, first: int) -> list[SimulatedCase]:
     """Draw cases whose labels alternate, numbered from `first` on with gaps."""
     rng = random.Random(f"twenty rules {seed} {first}")
-    numbers = itertools.count(first)
+    number = first
+    wanted = True
     chosen: list[SimulatedCase] = []
     while len(chosen) < count:
-        case = _drawn(next(numbers), rng)
-        wanted = len(chosen) % 2 == 0
+        case = _drawn(number, rng)
+        number += 1
         if case.label == wanted:
             chosen.append(case)
+            wanted = not wanted
     return chosen
 
 
@@ -180,7 +185,8 @@ class Competence:
     def does(self, what: str, *parts: object) -> bool:
         """Return whether the model does a thing right in one case."""
         share: float = getattr(self, what)
-        return _chance(self.seed, what, *parts) < share
+        chance = _chance(self.seed, what, *parts)
+        return chance < share
 
 
 MODELS: dict[str, Competence] = {}
@@ -212,16 +218,23 @@ def chat(body: Body) -> Body | str:
     competence = MODELS[body["model"]]
     system, user = _prompts(body["messages"])
     form = body.get("response_format") or {}
-    if "json_schema" in form:
-        schema = form["json_schema"]["schema"]
-        answer = _answer(competence, system, user, schema["properties"])
-        return {name: answer[name] for name in schema["properties"]}
+    if "json_schema" not in form:
+        return _in_dspys_form(competence, system, user)
+    schema = form["json_schema"]["schema"]
+    fields = schema["properties"]
+    answer = _answer(competence, system, user, fields)
+    return {name: answer[name] for name in fields}
+
+
+def _in_dspys_form(competence: Competence, system: str, user: str) -> str:
+    """Return the fields that the end of the prompt asks for, as text."""
     _, _, asked = user.rpartition(ASKED)
     *fields, end = FIELD.findall(asked)
     answer = _answer(competence, system, user, fields)
     parts = []
     for name in fields:
-        parts.append(f"[[ ## {name} ## ]]\n{answer[name]}")
+        text = answer[name]
+        parts.append(f"[[ ## {name} ## ]]\n{text}")
     parts.append(f"[[ ## {end} ## ]]")
     return "\n\n".join(parts)
 
@@ -334,9 +347,9 @@ def _ruled(rules: Rules, case: SimulatedCase) -> bool | None:
 def _chance(*parts: object) -> float:
     """Return a number from 0 to 1 that is always the same for the same parts."""
     text = repr(parts)
-    digest = hashlib.blake2b(text.encode(), digest_size=6)
-    number = int.from_bytes(digest.digest(), "big")
-    return number / 2**48
+    hashed = hashlib.blake2b(text.encode(), digest_size=6)
+    digest = hashed.digest()
+    return int.from_bytes(digest, "big") / 2**48
 
 
 def _findings(case: SimulatedCase, rules: Rules, system: str) -> list[Body]:
@@ -379,7 +392,7 @@ def _stated(competence: Competence, text: str) -> list[str]:
             pattern = re.escape(comment)
             patterns.append(pattern)
     either = "|".join(patterns)
-    stated = []
+    stated = {}
     number = 0
     for match in re.finditer(either, text):
         if match[1]:
@@ -388,27 +401,21 @@ def _stated(competence: Competence, text: str) -> list[str]:
         rule = FOG
         if competence.does("distilling", number):
             rule = COMMENTS[match[0]]
-        stated.append(rule.text)
-    return _once(stated)
-
-
-def _once(texts: Iterable[str]) -> list[str]:
-    """Return each text once, in the order of their first places."""
-    return list(dict.fromkeys(texts))
+        stated[rule.text] = rule
+    return list(stated)
 
 
 def _distilled(competence: Competence, user: str) -> list[Body]:
     """Write one guideline for all feedback that states the same rule; a label alone states none."""
     before, _, new = user.rpartition("New feedback:")
-    names = _names(before)
-    groups: dict[str, list[str]] = {}
+    groups = defaultdict(list)
     for name, item, words in RECORD.findall(new):
-        text = ""
         stated = _stated(competence, item + words)
+        text = ""
         if stated:
             text = stated[0]
-        group = groups.setdefault(text, [])
-        group.append(name)
+        groups[text].append(name)
+    names = _names(before)
     changes = []
     for text, feedback in groups.items():
         known = names.get(text, "")
@@ -437,11 +444,10 @@ def _change(text: str, known: str, feedback: list[str]) -> Body:
 
 def _merged(user: str) -> list[Body]:
     """Merge guidelines that have the same words; no two others of our rules are one."""
-    groups: dict[str, list[str]] = {}
+    groups = defaultdict(list)
     for name, text in GUIDELINE.findall(user):
-        names = groups.setdefault(text, [])
-        names.append(name)
-    merged: list[Body] = []
+        groups[text].append(name)
+    merged = []
     for text, names in groups.items():
         if len(names) > 1:
             guideline = {"text": text, "from": names}
@@ -452,14 +458,13 @@ def _merged(user: str) -> list[Body]:
 def _listed(competence: Competence, user: str) -> list[Body]:
     """Write guidelines in MLflow's form, with the numbers of the records that state them."""
     before, *records = NUMBERED.split(user)
-    groups: dict[str, list[int]] = {}
+    groups = defaultdict(list)
     for record in records:
         number, _, _ = record.partition(",")
         for text in _stated(competence, record):
             if text not in before:
-                ids = groups.setdefault(text, [])
-                ids.append(int(number))
-    listed: list[Body] = []
+                groups[text].append(int(number))
+    listed = []
     for text, ids in groups.items():
         guideline = {"guideline_text": text, "source_trace_ids": ids}
         listed.append(guideline)
@@ -468,10 +473,14 @@ def _listed(competence: Competence, user: str) -> list[Body]:
 
 def _improved(competence: Competence, user: str) -> str:
     """Write the instruction with the prompt's rules, and those of its comments."""
-    present = [text for text in RULES if text in user]
-    stated = _stated(competence, user)
-    rules = _once([*present, *stated])
-    return "\n".join([INSTRUCTIONS, *rules])
+    lines = [INSTRUCTIONS]
+    for text in RULES:
+        if text in user:
+            lines.append(text)
+    for text in _stated(competence, user):
+        if text not in lines:
+            lines.append(text)
+    return "\n".join(lines)
 
 
 # -- the decision model ----------------------------------------------------------------
