@@ -25,58 +25,46 @@ LOOP.append(LOOP)
 class TestExample:
     @pytest.mark.parametrize("name", CONTENT_FIELDS)
     @pytest.mark.parametrize("content", ["x", "", 0, False, [], {}])
-    def test_one_content_field_is_enough(self, name: str, content: object) -> None:
-        assert Example(id="t-1", **dict[str, Any]({name: content})).content == {
-            name: content
-        }
+    def test_one_content_field_is_enough(self, name, content):
+        one: dict[str, Any] = {name: content}
+        assert Example(id="t-1", **one).content == one
 
-    def test_a_case_without_content_is_refused(self) -> None:
+    def test_a_case_without_content_is_refused(self):
         with pytest.raises(InputError, match="'t-1' has no content"):
             Example(id="t-1", inputs=None, meta={"a": 1})
 
     @pytest.mark.parametrize("bad", ["", "  ", None, 7, "a\nb", "a\rb", "a\0b"])
-    def test_an_id_is_one_line_of_text(self, bad: Any) -> None:
+    def test_an_id_is_one_line_of_text(self, bad):
         with pytest.raises(InputError, match="id"):
             Example(id=bad, inputs="x")
 
-    def test_equal_content_has_equal_hashes_whatever_the_id(self) -> None:
+    def test_equal_content_has_equal_hashes_whatever_the_id(self):
         one = Example(id="a", inputs={"x": 1, "y": [2]}, outputs="z", meta={"team": 1})
         two = Example(id="b", inputs={"y": [2], "x": 1}, outputs="z")
         assert one.content_hash == two.content_hash
-        assert (
-            one.content_hash
-            != Example(id="a", inputs="z", outputs={"x": 1, "y": [2]}).content_hash
-        )
+        swapped = Example(id="a", inputs="z", outputs={"x": 1, "y": [2]})
+        assert one.content_hash != swapped.content_hash
 
     @given(json_values.filter(lambda value: value is not None))
-    def test_any_json_value_has_a_hash(self, value: object) -> None:
+    def test_any_json_value_has_a_hash_which_no_copy_keeps(self, value):
         example = Example(id="a", inputs=value)
         assert len(example.content_hash) == 64
         plain = Example(id="a", inputs=value)
-        assert (example, repr(example), example.to_dict()) == (
-            plain,
-            repr(plain),
-            plain.to_dict(),
-        ), "nor is what is cached"
+        assert example == plain
+        assert repr(example) == repr(plain)
+        assert example.to_dict() == plain.to_dict()
         other = msgspec.structs.replace(example, inputs=[value])
-        assert (
-            other.content_hash
-            == Example(id="b", inputs=[value]).content_hash
-            != example.content_hash
-        )
+        assert other.content_hash == Example(id="b", inputs=[value]).content_hash
+        assert other.content_hash != example.content_hash
 
     @pytest.mark.parametrize(
         "bad",
         [object(), b"\x00", b"\x89PNG", LOOP, {1: "a", "1": "b"}, 10**5000],
         ids=lambda bad: type(bad).__name__,
     )
-    def test_an_impossible_json_value_is_left_out_and_named(self, bad: object) -> None:
-        example = Example(
-            id="a",
-            inputs={"x": [1, bad]},
-            outputs="text",
-            meta={"thumbnail": bad, "kept": 1},
-        )
+    def test_an_impossible_json_value_is_left_out_and_named(self, bad):
+        meta = {"thumbnail": bad, "kept": 1}
+        example = Example(id="a", inputs={"x": [1, bad]}, outputs="text", meta=meta)
         assert example.outputs == "text"
         assert "kept" in example.meta
         assert example.faults[0].place in ("inputs.x[1]", "inputs")
@@ -95,9 +83,7 @@ keys = st.builds(FeedbackKey, names, names)
 
 class TestFeedbackKey:
     @given(keys, keys)
-    def test_the_written_form_is_read_back_and_unambiguous(
-        self, one: FeedbackKey, other: FeedbackKey
-    ) -> None:
+    def test_the_written_form_is_read_back_and_unambiguous(self, one, other):
         assert FeedbackKey.parse(str(one)) == one
         assert (str(one) == str(other)) == (one == other)
 
@@ -111,9 +97,7 @@ class TestFeedbackKey:
             (r'"\"so\""@ana', ('"so"', "ana")),
         ],
     )
-    def test_only_ids_with_at_or_quote_are_quoted(
-        self, written: str, key: tuple[str, str]
-    ) -> None:
+    def test_only_ids_with_at_or_quote_are_quoted(self, written, key):
         assert FeedbackKey.parse(written) == key
         assert str(FeedbackKey(*key)) == written
         assert f"{FeedbackKey(*key)}" == written
@@ -121,29 +105,21 @@ class TestFeedbackKey:
     @pytest.mark.parametrize(
         "text", ["", "t-17", "t-17@", "@ana", '"t-17', '"t-17"', '"t-17"ana', '"t@17"@']
     )
-    def test_what_names_no_feedback_is_refused(self, text: str) -> None:
+    def test_what_names_no_feedback_is_refused(self, text):
         with pytest.raises(InputError, match="not a key"):
             FeedbackKey.parse(text)
 
-    @given(st.lists(keys, max_size=6), st.data())
-    def test_a_key_in_either_form_selects_one(
-        self, known: list[FeedbackKey], data: st.DataObject
-    ) -> None:
-        known = sorted(
-            {FeedbackKey(f"n{key.id}", key.source) for key in known}
-        )  # and no id looks like another's key
+    @given(st.lists(keys, max_size=6))
+    def test_a_key_in_either_form_selects_one(self, drawn):
+        known = set()
+        for number, key in enumerate(drawn):
+            # No id begins as another, so that none looks like another's key.
+            known.add(FeedbackKey(f"n{number}{key.id}", key.source))
         for key in known:
-            assert select_keys(known, [key])[key] == (key,)
-            if (
-                sum(
-                    other.id.startswith(key.id) or key.id.startswith(other.id)
-                    for other in known
-                )
-                == 1
-            ):
-                assert select_keys(known, [str(key)])[str(key)] == (key,)
+            for form in (key, str(key)):
+                assert select_keys(sorted(known), [form])[form] == (key,)
 
-    def test_an_unambiguous_id_needs_no_quotes(self) -> None:
+    def test_an_unambiguous_id_needs_no_quotes(self):
         mail = FeedbackKey("mail@x", "ana"), FeedbackKey("mail@x", "ben@example.org")
         known = [*mail, FeedbackKey("t-1", "ana")]
 
@@ -163,24 +139,21 @@ class TestFeedbackKey:
         assert select('"mail"@x') == (FeedbackKey("mail", "x"),)
         assert select('"mail@x"') == mail
 
-    def test_readers_see_text_and_files_the_pair(self) -> None:
-        rule = Guideline(
-            id="G1", text="be kind", supported_by=(FeedbackKey("t-1", "ana@x"),)
-        )
-        assert msgspec.json.decode(msgspec.json.encode(rule))["supported_by"] == [
-            ["t-1", "ana@x"]
-        ]
-        assert msgspec.json.decode(msgspec.json.encode(rule), type=Guideline) == rule
-        assert as_json({"rules": (rule,)})["rules"][0]["supported_by"] == ["t-1@ana@x"]
+    def test_readers_see_text_and_files_the_pair(self):
+        key = FeedbackKey("t-1", "ana@x")
+        rule = Guideline(id="G1", text="be kind", supported_by=(key,))
+        written = msgspec.json.encode(rule)
+        assert b'"supported_by":[["t-1","ana@x"]]' in written
+        assert msgspec.json.decode(written, type=Guideline) == rule
+        (shown,) = as_json({"rules": (rule,)})["rules"]
+        assert shown["supported_by"] == ["t-1@ana@x"]
 
 
 class TestFeedback:
-    def test_it_needs_a_label_or_words(self) -> None:
-        assert Feedback(id="t-1", value=False).key == FeedbackKey("t-1", "unknown")
-        assert Feedback(id="t-1", rationale="Too cold.", source="ana").key == (
-            "t-1",
-            "ana",
-        )
+    def test_it_needs_a_label_or_words(self):
+        assert Feedback(id="t-1", value=False).key == ("t-1", "unknown")
+        words = Feedback(id="t-1", rationale="Too cold.", source="ana")
+        assert words.key == ("t-1", "ana")
         for nothing in (None, "  ", ""):
             with pytest.raises(InputError, match="value, a rationale or both"):
                 Feedback(id="t-1", rationale=nothing)
@@ -199,14 +172,13 @@ class TestFeedback:
             ("2026/3/1 12:00", "2026-03-01T12:00:00+00:00"),
             ("2026-03-01T12:00:00+01:00[Europe/Berlin]", "2026-03-01T11:00:00+00:00"),
             ("Sun, 01 Mar 2026 12:00:00 GMT", "2026-03-01T12:00:00+00:00"),
-            *(
-                (seconds, "2026-03-01T12:00:00+00:00")
-                for seconds in (1772366400, 1772366400.0, "1772366400000")
-            ),
+            (1772366400, "2026-03-01T12:00:00+00:00"),
+            (1772366400.0, "2026-03-01T12:00:00+00:00"),
+            ("1772366400000", "2026-03-01T12:00:00+00:00"),
             (datetime(2026, 3, 1, tzinfo=UTC), "2026-03-01T00:00:00+00:00"),
         ],
     )
-    def test_utc_times_sort_as_text(self, given_as: Any, kept: str) -> None:
+    def test_utc_times_sort_as_text(self, given_as, kept):
         assert Feedback(id="t-1", value=True, created_at=given_as).created_at == kept
 
 
@@ -223,11 +195,11 @@ class TestFeedback:
         (Decimal("-Infinity"), None),
     ],
 )
-def test_no_digit_of_an_exact_number_is_lost(number: Any, kept: Any) -> None:
+def test_no_digit_of_an_exact_number_is_lost(number, kept):
     assert Example(id="1", outputs=[number]).outputs == [kept]
 
 
-def test_usages_add_up_with_unknown_costs_unknown() -> None:
+def test_usages_add_up_with_unknown_costs_unknown():
     one = Usage(
         calls=1,
         input_tokens=10,
@@ -243,17 +215,14 @@ def test_usages_add_up_with_unknown_costs_unknown() -> None:
         cost=0.25,
         seconds={"model": 0.5, "retrieve": 2.0},
     )
-    assert sum([one, two]) == sum([one, two], Usage()) == one + two
-    assert ((one + two).cost, (one + two).seconds) == (
-        0.75,
-        {"model": 1.5, "retrieve": 2.0},
-    )
-    assert (one + Usage(calls=1)).cost is (Usage(calls=1) + one).cost is None, (
-        "nobody said what that call cost"
-    )
+    both = one + two
+    assert sum([one, two]) == sum([one, two], Usage()) == both
+    assert both.cost == 0.75
+    assert both.seconds == {"model": 1.5, "retrieve": 2.0}
+    unknown = Usage(calls=1)  # nobody said what that call cost
+    assert (one + unknown).cost is (unknown + one).cost is None
     assert Usage().cost == 0.0
 
 
-def test_guidelines_are_ordered_by_number_not_by_text() -> None:
-    ids = [Guideline(id=f"G{n}", text="x") for n in (10, 9, 1)]
-    assert [g.id for g in sorted(ids, key=lambda g: g.number)] == ["G1", "G9", "G10"]
+def test_a_guideline_has_its_number_from_its_id():
+    assert Guideline(id="G10", text="x").number == 10

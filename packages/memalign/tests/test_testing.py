@@ -16,6 +16,7 @@ from memalign.models.base import (
     Question,
 )
 from memalign.testing import HashEmbedding, ScriptedChatModel, ScriptedDecisionModel
+from tests.support.lists import table
 
 
 def request(user: str = "Reply: Hello", system: str = "You are a judge") -> ChatRequest:
@@ -25,7 +26,7 @@ def request(user: str = "Reply: Hello", system: str = "You are a judge") -> Chat
 
 
 class TestScriptedChatModel:
-    async def test_a_list_is_answered_in_order_whatever_the_schema_says(self) -> None:
+    async def test_a_list_is_answered_in_order_whatever_the_schema_says(self):
         limits = Limits(shard_size=1, writes=False)
         model = ScriptedChatModel(
             [{"value": True}, ModelUnavailable("down"), {"other": 1}],
@@ -41,16 +42,12 @@ class TestScriptedChatModel:
         assert (await model.complete(request("third"))).data == {"other": 1}
         with pytest.raises(AssertionError, match="weak: the script has no answer left"):
             await model.complete(request("one too many"))
-        assert [asked.user for asked in model.requests] == [
-            "first",
-            "second",
-            "third",
-            "one too many",
-        ]
+        asked = table(model.requests, "user")
+        assert asked == [("first",), ("second",), ("third",), ("one too many",)]
 
 
 class TestScriptedDecisionModel:
-    async def test_answers_follow_the_function_and_questions_are_recorded(self) -> None:
+    async def test_answers_follow_the_function_and_questions_are_recorded(self):
         polite = Question(key="q1", text="Is it polite?")
         tone = Question(
             key="value", text="Which tone?", kind="choice", labels=("warm", "cold")
@@ -74,17 +71,19 @@ class TestScriptedDecisionModel:
         assert isinstance(model, DecisionModel)
         assert not isinstance(model, ChatModel)
 
-    async def test_an_exception_is_raised_and_so_is_a_refusal_of_all(self) -> None:
-        question = [Question(key="q", text="Is it?")]
-        with pytest.raises(ModelUnavailable, match="down"):
-            await ScriptedDecisionModel(lambda *_: ModelUnavailable("down")).decide(
-                "s", question
-            )
-        with pytest.raises(ModelRejected, match="declines"):
-            await ScriptedDecisionModel(lambda *_: "it declines").decide("s", question)
+    @pytest.mark.parametrize(
+        ("answer", "error"),
+        [(ModelUnavailable("down"), ModelUnavailable), ("it declines", ModelRejected)],
+    )
+    async def test_an_exception_is_raised_and_so_is_a_refusal_of_all(
+        self, answer, error
+    ):
+        model = ScriptedDecisionModel(lambda *_: answer)
+        with pytest.raises(error, match=r"down|it declines"):
+            await model.decide("s", [Question(key="q", text="Is it?")])
 
 
-async def test_a_hash_embedding_gives_unit_vectors_by_shared_words_alone() -> None:
+async def test_a_hash_embedding_gives_unit_vectors_by_shared_words_alone():
     model = HashEmbedding(dim=64)
     assert isinstance(model, EmbeddingModel)
     assert (model.name, (await model.embed([])).shape) == ("hash:64", (0, 64))
@@ -92,12 +91,8 @@ async def test_a_hash_embedding_gives_unit_vectors_by_shared_words_alone() -> No
     charged, again, cold, empty = await model.embed(texts)
     assert charged @ again > 0.5 > charged @ cold
     assert charged.dtype == np.float32
-    np.testing.assert_allclose(
-        np.linalg.norm([charged, again, cold, empty], axis=1), [1, 1, 1, 0], rtol=1e-6
-    )
-    np.testing.assert_array_equal(
-        again,
-        (await HashEmbedding().embed(texts[1:2]))[0],
-        "whatever else is in the batch",
-    )
+    lengths = np.linalg.norm([charged, again, cold, empty], axis=1)
+    assert lengths == pytest.approx([1, 1, 1, 0], rel=1e-6)
+    (alone,) = await HashEmbedding().embed(texts[1:2])
+    assert (alone == again).all(), "whatever else is in the batch"
     assert model.texts == texts

@@ -8,6 +8,7 @@ from memalign import Judge
 from memalign.align import AlignResult
 from memalign.models.local import LocalChatModel
 from tests.support.keys import keys
+from tests.support.lists import ids, table
 
 ROWS = [
     {
@@ -48,7 +49,7 @@ def test_an_embedded_judge_learns_judges_and_forgets(small: LocalChatModel) -> N
 
 
 def its_guidelines_are_the_comments(result: AlignResult) -> None:
-    assert [report.status for report in result.rows] == ["new", "new"]
+    assert table(result.rows, "status") == [("new",), ("new",)]
     assert result.usage.cost in (0.0, None)
     assert result.usage.calls == 0, "its guidelines are the comments, word for word"
     (guideline,) = result.judge.memory.semantic
@@ -68,7 +69,7 @@ def its_judgments_have_reasons(judge: Judge) -> None:
             "outputs": "We are sorry. One charge is reversed today.",
         },
     ]
-    known = tuple(guideline.id for guideline in judge.memory.semantic)
+    known = tuple(ids(judge.memory.semantic))
     judgments = judge.judge_many(items, concurrency=1)
     for judgment in judgments:
         assert isinstance(judgment.value, bool), judgment.error
@@ -79,5 +80,6 @@ def its_judgments_have_reasons(judge: Judge) -> None:
 
 def it_forgets(judge: Judge) -> None:
     forgot = judge.unalign("t-1").judge
-    assert [case.id for case in forgot.memory.cases] == ["t-2"]
-    assert [g.exposed_to for g in forgot.memory.guidelines] in ([], [keys("t-2@ben")])
+    assert ids(forgot.memory.cases) == ["t-2"]
+    left = table(forgot.memory.guidelines, "exposed_to")
+    assert left in ([], [(keys("t-2@ben"),)])
