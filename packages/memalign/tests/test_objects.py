@@ -3,7 +3,9 @@ editor."""
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 import re
 import sys
 from dataclasses import fields
@@ -20,8 +22,10 @@ from memalign import (
     Judge,
     Judgment,
     Usage,
+    errors,
     evaluate,
 )
+from memalign.io.rows import Line
 from memalign.types import CodeTest, FeedbackKey
 from tests.support.rows import RawRow
 from tests.support.scripted import Teacher, change, scripted
@@ -100,6 +104,27 @@ def test_pydantic_and_others_can_read_the_types_of_a_judge():
 
 
 # -- in a notebook ---------------------------------------------------------------------
+
+
+ERRORS = [
+    errors.InvalidRows(
+        "f.csv",
+        [errors.RowError(line=Line.of(9, 2, "a.jsonl"), reason="no id", id="t")],
+        "Fix it.",
+    ),
+    errors.RateLimited("slow down", usage=Usage(calls=3), denied=True),
+    errors.InvalidValue("value 'x' is not allowed"),
+]
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+def test_an_error_comes_whole_out_of_another_process(error: Exception) -> None:
+    for made in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
+        assert (type(made), str(made), made.__dict__) == (
+            type(error),
+            str(error),
+            error.__dict__,
+        )
 
 
 JUDGE = (

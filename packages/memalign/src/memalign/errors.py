@@ -112,6 +112,7 @@ class InvalidRows(InputError):
     def __init__(self, source: str, rows: Sequence[RowError], hint: str = "") -> None:
         self.source = source
         self.rows = tuple(rows)
+        self.hint = hint
         alike: dict[str, list[RowError]] = {}
         for row in self.rows:
             alike.setdefault(row.reason, []).append(row)
@@ -127,6 +128,10 @@ class InvalidRows(InputError):
         if hint:
             lines.append(hint)
         super().__init__("\n".join(lines))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Return what makes it anew, in another process too."""
+        return type(self), (self.source, self.rows, self.hint)
 
 
 def _summed_up(rows: Sequence[RowError]) -> list[str]:
