@@ -63,6 +63,26 @@ def entered(shared: world.Shared, path: str) -> TestClient:
     return browser
 
 
+@pytest.mark.parametrize(
+    ("name", "status"),
+    [
+        ("\u0639\u0644\u06cc\u200c\u0631\u0636", 200),  # a joiner inside a Persian name
+        ("李\u3000明", 200),
+        ("Ana\u00a0Lima", 200),
+        ("Ana\nLima", 422),
+        ("Ana\u202eamiL", 422),
+        ("\x1b[2J", 422),
+    ],
+)
+def test_a_name_is_one_line_of_any_writing(
+    shared: world.Shared, name: str, status: int
+) -> None:
+    owner = shared.signed_in("owner")
+    added = owner.post(EXPERTS, data={"name": name, "role": "reviewer"})
+    assert added.status_code == status
+    assert (name in owner.get(EXPERTS).text) == (status == 200)
+
+
 def test_a_link_lets_one_person_in_once(shared: world.Shared) -> None:
     path = invited(shared.signed_in("owner"), "Zoë")
     assert (

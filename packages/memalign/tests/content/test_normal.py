@@ -10,6 +10,7 @@ from memalign.content.normal import (
     folded,
     literal_form,
     name_key,
+    printable,
     quote_form,
     search_form,
     search_letters,
@@ -108,3 +109,25 @@ def test_no_depth_is_too_much_for_the_walker() -> None:
         value = [value]
     assert list(texts_in(value)) == ["deep"]
     assert sum(1 for _ in values_in(value)) == 100_001
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Bonjour\u202f!\u00a0Ça va\u00a0?",  # French puts such blanks before marks
+        "\u6771\u4eac\u3000\u5927\u962a",
+        "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645",  # a joiner inside a Persian word
+        "\u05e9\u05dc\u05d5\u05dd\u200f!",
+        "\U0001f468\u200d\U0001f469\u200d\U0001f467 \u2764\ufe0f",
+        "Donau\u00addampf\n\tschiff",
+    ],
+)
+def test_ordinary_writing_is_shown_as_it_is(text: str) -> None:
+    assert printable(text) == text
+
+
+@pytest.mark.parametrize(
+    "sign", "\x00\x07\x1b\x7f\x9b\r\u2028\u202e\u2066\ud83d\U000e0041"
+)
+def test_what_a_terminal_obeys_is_never_shown(sign: str) -> None:
+    assert printable(f"a{sign}b") == "a\ufffdb"

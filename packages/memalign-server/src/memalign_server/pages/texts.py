@@ -50,6 +50,8 @@ _MOST_CODE: Final = 16_000
 _MOST_MARKDOWN: Final = 100_000
 """Characters that are read as Markdown: a longer text is shown line for line."""
 _LINES: Final = str.maketrans("", "", "\n\t")
+_ORDINARY: Final = "\n\t\u00ad\u200c\u200d\u200e\u200f"
+"""Line breaks, and joiners and marks of direction, without which many languages cannot be read."""
 _HIDDEN: Final = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
 """Categories of characters that nobody sees, or that turn the order of others around."""
 
@@ -119,7 +121,7 @@ def _readable(text: str) -> str:
 
 
 def _is_plain(letter: str) -> bool:
-    if letter in "\n\t\N{ZERO WIDTH JOINER}":
+    if letter in _ORDINARY:
         return True
     return unicodedata.category(letter) not in _HIDDEN
 

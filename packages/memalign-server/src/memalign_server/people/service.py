@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
+from memalign.content import printable
 from memalign.keys import name_key, same_person
 from memalign_server.problems import Refused
 from memalign_server.store import Transaction, team
@@ -110,7 +111,8 @@ def add_person(connection: Transaction, name: str, role: Role) -> str:
         InputError: The text is no name, or the name is taken.
     """
     name = name.strip()
-    if not 0 < len(name) <= 200 or not name.isprintable():
+    is_line = printable(name) == name and {"\n", "\t"}.isdisjoint(name)
+    if not 0 < len(name) <= 200 or not is_line:
         raise Refused("a name is one line of 1 to 200 letters", field="name")
     if name_taken(connection, name):
         raise Refused(

@@ -2,7 +2,7 @@
 
 from memalign.content.conversation import Turn, turns_of
 from memalign.content.media import check_field, check_fields, check_parts
-from memalign.content.normal import column_form, search_letters
+from memalign.content.normal import column_form, printable, search_letters
 from memalign.content.paths import Part, first_lacking, part_in, parts_in, sides_of
 from memalign.content.text import as_read, judged_texts, words_of
 from memalign.content.traces import (
@@ -30,6 +30,7 @@ __all__ = [
     "judged_texts",
     "part_in",
     "parts_in",
+    "printable",
     "rebuilt",
     "search_letters",
     "shown_spans",

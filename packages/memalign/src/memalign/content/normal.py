@@ -238,11 +238,16 @@ def whole_text(text: str) -> str:
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
+_ORDINARY = "\n\t\u00ad\u200b\u200c\u200d\u200e\u200f"
+"""Line breaks, and joiners and marks of direction, without which many languages cannot be read."""
+
+
 def printable(text: object) -> str:
     """Return a text without characters that a terminal obeys, for judged outputs are anybody's."""
     shown: list[str] = []
     for character in str(text).replace("\r\n", "\n"):
-        if character.isprintable() or character in "\n\t":
+        is_plain = character.isprintable() or character in _ORDINARY
+        if is_plain or unicodedata.category(character) == "Zs":
             shown.append(character)
         else:
             shown.append("\N{REPLACEMENT CHARACTER}")
