@@ -24,11 +24,11 @@ async def loop_of() -> int:
     return id(asyncio.get_running_loop())
 
 
-async def test_a_synchronous_call_works_inside_a_running_loop() -> None:
+async def test_a_synchronous_call_works_inside_a_running_loop():
     assert aio.run(loop_of()) != id(asyncio.get_running_loop())
 
 
-def test_all_calls_from_all_threads_share_one_loop() -> None:
+def test_all_calls_from_all_threads_share_one_loop():
     async def fail() -> None:
         raise ModelUnavailable("down")
 
@@ -40,8 +40,8 @@ def test_all_calls_from_all_threads_share_one_loop() -> None:
 
 
 def test_an_error_of_a_synchronous_call_shows_the_call_and_not_the_way_through_the_loop(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+    caplog,
+):
     async def afails() -> None:
         try:
             raise OSError("refused")
@@ -59,7 +59,7 @@ def test_an_error_of_a_synchronous_call_shows_the_call_and_not_the_way_through_t
         aio.blocking(afails)(speed=1)  # type: ignore[call-arg]
 
 
-async def test_a_call_inside_our_own_loop_raises() -> None:
+async def test_a_call_inside_our_own_loop_raises():
     async def inner() -> None:
         aio.run(loop_of())
 
@@ -67,7 +67,7 @@ async def test_a_call_inside_our_own_loop_raises() -> None:
         aio.run(inner())
 
 
-def test_an_interrupt_waits_until_everything_has_cleaned_up() -> None:
+def test_an_interrupt_waits_until_everything_has_cleaned_up():
     events: list[str] = []
     started = threading.Semaphore(0)
 
@@ -97,7 +97,7 @@ def test_an_interrupt_waits_until_everything_has_cleaned_up() -> None:
     assert aio.run(loop_of())
 
 
-async def test_together_keeps_order_and_raises_the_first_error() -> None:
+async def test_together_keeps_order_and_raises_the_first_error():
     ended: list[int] = []
 
     async def wait(number: int) -> int:
@@ -120,7 +120,7 @@ async def test_together_keeps_order_and_raises_the_first_error() -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-def test_a_forked_child_has_its_own_loop() -> None:
+def test_a_forked_child_has_its_own_loop():
     # In a process of its own: forking a test run with its threads is nobody's use.
     script = textwrap.dedent("""
         import asyncio, os, warnings

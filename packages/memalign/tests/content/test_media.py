@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import base64
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ import pytest
 from memalign import Example, Judge
 from memalign.errors import InputError, InvalidRows
 from memalign.testing import ScriptedChatModel
+from tests.support.lists import values
 from tests.support.scripted import scripted
 
 URL = f"data:image/png;base64,{base64.b64encode(bytes(range(256)) * 8).decode()}"
@@ -145,69 +145,51 @@ def judge(model: ScriptedChatModel) -> Judge:
 
 
 @pytest.mark.parametrize("name", MEDIA)
-def test_media_are_refused_by_kind_item_and_field(
-    judge: Judge, model: ScriptedChatModel, name: str
-) -> None:
+def test_media_are_refused_by_kind_item_and_field(judge, model, name):
     kind, value = MEDIA[name]
+    usual = {"id": "t-1", "inputs": "text", "outputs": "text"}
     for field in ("inputs", "outputs"):
-        refusal = rf"^t-1: {field}.*: {kind} cannot be judged; .*, or leave it out of {field}$"
-        with pytest.raises(InputError, match=refusal) as refused:
-            judge(
-                Example(
-                    **{"id": "t-1", "inputs": "text", "outputs": "text", field: value}
-                )
-            )
+        remedy = rf"cannot be judged; .*, or leave it out of {field}$"
+        with pytest.raises(
+            InputError, match=rf"^t-1: {field}.*: {kind} {remedy}"
+        ) as refused:
+            judge(Example(**usual | {field: value}))
         assert len(str(refused.value)) < 300, "the image itself is not repeated"
-    turn = {"role": "user", "content": value}
-    with pytest.raises(
-        InputError, match=rf"^t-1: conversation\[0\].content.*: {kind} cannot be judged"
-    ):
-        judge.replace(instructions="Good? {{ conversation }}")(
-            Example(id="t-1", conversation=[turn])
-        )
+    example = Example(id="t-1", conversation=[{"role": "user", "content": value}])
+    message = rf"^t-1: conversation\[0\].content.*: {kind} cannot be judged"
+    with pytest.raises(InputError, match=message):
+        judge.replace(instructions="Good? {{ conversation }}")(example)
     assert model.requests == []
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_text_about_media_is_text(judge: Judge, name: str) -> None:
+def test_text_about_media_is_text(judge, name):
     assert judge(inputs="text", outputs=TEXTS[name]).value is True
 
 
-def test_the_row_and_the_place_of_an_image_are_named(
-    judge: Judge, model: ScriptedChatModel, tmp_path: Path
-) -> None:
+def test_the_row_and_the_place_of_an_image_are_named(judge, model, tmp_path):
     path = tmp_path / "rows.jsonl"
     row = {"id": "t-1", "inputs": "text", "outputs": "fine", "value": True}
     rows = [row, row | {"id": "t-2", "outputs": IMAGE}]
     path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), "utf-8")
+    place = r"outputs\[0\].content\[0\] is an image \(image_url\)"
     for read in (judge.align, judge.judge_many):
-        with pytest.raises(
-            InvalidRows,
-            match=r"line 2 \(t-2\): outputs\[0\].content\[0\] is an image \(image_url\)",
-        ):
+        with pytest.raises(InvalidRows, match=rf"line 2 \(t-2\): {place}"):
             read(path)
-    with pytest.raises(
-        InputError, match=r"outputs.a\[0\].b is an image \(a data: URL\)"
-    ):
+    message = r"outputs.a\[0\].b is an image \(a data: URL\)"
+    with pytest.raises(InputError, match=message):
         judge(inputs="text", outputs={"a": [{"b": URL}]})
     assert model.requests == []
 
 
 @pytest.mark.parametrize("name", MEDIA)
-def test_media_that_no_judge_reads_stop_nothing(
-    model: ScriptedChatModel, tmp_path: Path, name: str
-) -> None:
+def test_media_that_no_judge_reads_stop_nothing(model, name):
     _, value = MEDIA[name]
     judge, _ = scripted(model=model, instructions="Good? {{ outputs.text }}")
     for fields in ({"inputs": value}, {"trace": [value]}, {"conversation": value}):
         case = {"id": "t-1", "outputs": {"text": "fine", "picture": value}, **fields}
         assert judge(Example(**case)).value is True
-        assert [
-            judgment.value
-            for judgment in judge.judge_many([case, case | {"id": "t-2"}])
-        ] == [
-            True,
-            True,
-        ]
+        many = judge.judge_many([case, case | {"id": "t-2"}])
+        assert values(many) == [True, True]
         aligned = judge.align([case | {"value": False, "source": "ana"}]).judge
         assert aligned.judge_many([case])[0].decided_by == "expert"

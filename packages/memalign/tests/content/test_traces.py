@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 from typing import Any
 
 import pytest
@@ -11,6 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memalign.content import SpanTree, span_tree, turns_of
+from memalign.content.traces import Span
+from tests.support.lists import table
 from tests.support.spans import FORMS, Step, flat, runs
 
 
@@ -23,18 +24,14 @@ def tree_of(trace: Any) -> SpanTree:
 
 @settings(max_examples=30, deadline=None)
 @given(runs(), st.randoms(use_true_random=False))
-def test_every_form_and_order_gives_the_same_span_tree(
-    run: list[Step], shuffler: random.Random
-) -> None:
+def test_every_form_and_order_gives_the_same_span_tree(run, shuffler):
     shuffled = flat(run)
     shuffler.shuffle(shuffled)
-    trees = {name: tree_of(form(run)) for name, form in FORMS.items()} | {
-        "shuffled": tree_of(shuffled)
-    }
-    assert len(set(map(repr, trees.values()))) == 1, trees
-    tree = trees["otlp"]
-    assert len(tree.spans) == len(run)
-    assert not tree.notes
+    expected = tree_of(shuffled)
+    assert len(expected.spans) == len(run)
+    assert not expected.notes
+    for name, form in FORMS.items():
+        assert repr(tree_of(form(run))) == repr(expected), name
 
 
 @settings(max_examples=100, deadline=None)
@@ -45,25 +42,21 @@ def test_every_form_and_order_gives_the_same_span_tree(
         max_size=10,
     )
 )
-def test_every_span_stands_once_below_its_parent(
-    links: list[tuple[int, int | None]],
-) -> None:
-    spans = [
-        {"span_id": f"s{own}", "parent_id": up and f"s{up}", "name": f"n{n}"}
-        for n, (own, up) in enumerate(links)
-    ]
+def test_every_span_stands_once_below_its_parent(links):
+    spans = []
+    for n, (own, up) in enumerate(links):
+        parent = up and f"s{up}"
+        spans.append({"span_id": f"s{own}", "parent_id": parent, "name": f"n{n}"})
     tree = tree_of(spans)
-    assert sorted(span.name for span in tree.spans) == sorted(
-        f"n{n}" for n in range(len(links))
-    )
-    depths = {span.id: span.depth for span in tree.spans}
-    assert all(
-        span.depth == (0 if span.parent is None else depths[span.parent] + 1)
-        for span in tree.spans
-    )
+    names = [span["name"] for span in spans]
+    assert sorted(table(tree.spans, "name")) == sorted((name,) for name in names)
+    depths: dict[str | None, int] = {None: -1}
+    for span in tree.spans:
+        assert span.depth == depths[span.parent] + 1
+        depths[span.id] = span.depth
 
 
-def test_what_had_to_be_repaired_is_named() -> None:
+def test_what_had_to_be_repaired_is_named():
     tree = tree_of(
         [
             {"span_id": "a", "parent_id": "gone", "name": "orphan"},
@@ -77,140 +70,143 @@ def test_what_had_to_be_repaired_is_named() -> None:
     assert tree.notes == (
         f"trace: 3 of 5 spans ({orphans}) have no parent in it; shown as uppermost",
     )
-    assert [(span.name, span.depth) for span in tree.spans] == [
-        *(
-            ("orphan", 0),
-            ("twice", 0),
-            ("below a circle", 0),
-            ("first of a circle", 0),
-            ("second", 1),
-        ),
+    assert table(tree.spans, "name", "depth") == [
+        ("orphan", 0),
+        ("twice", 0),
+        ("below a circle", 0),
+        ("first of a circle", 0),
+        ("second", 1),
     ]
 
 
-def test_ten_thousand_levels_are_no_recursion() -> None:
-    tree = tree_of(
-        [
-            {"span_id": str(n), "parent_id": str(n - 1), "name": "s"}
-            for n in range(10_000)
-        ]
-    )
-    assert tree.spans[-1].depth == 9_999
+def test_ten_thousand_levels_are_no_recursion():
+    spans = []
+    for n in range(10_000):
+        spans.append({"span_id": str(n), "parent_id": str(n - 1), "name": "s"})
+    assert tree_of(spans).spans[-1].depth == 9_999
 
 
 @pytest.mark.parametrize(
     "trace",
     [
-        *(
-            "a plain log\nline 2",
-            "{not json} span",
-            7,
-            [],
-            {},
-            [1, 2],
-            {"steps": [1, 2]},
-            {"spans": []},
-        ),
+        "a plain log\nline 2",
+        "{not json} span",
+        7,
+        [],
+        {},
+        [1, 2],
+        {"steps": [1, 2]},
+        {"spans": []},
         {"resourceSpans": []},
         {"name": "a run", "start": 1, "steps": ["SEEN"]},
         [{"span_id": "1", "name": "a"}, "a line of a log"],
     ],
 )
-def test_other_json_and_text_have_no_tree(trace: Any) -> None:
+def test_other_json_and_text_have_no_tree(trace):
     assert span_tree(trace) is None
 
 
 @pytest.mark.parametrize(
     "odd", ["²", "--5", "5" * 5000, "0001-01-01T00:00:00", "yesterday", "1.5."]
 )
-def test_a_time_or_whole_number_that_is_none_is_unknown_or_stays(odd: str) -> None:
+def test_a_time_or_whole_number_that_is_none_is_unknown_or_stays(odd):
     attributes = [{"key": "tries", "value": {"intValue": odd}}]
-    tree = tree_of(
-        [{"name": "a", "span_id": "1", "start_time": odd, "attributes": attributes}]
-    )
-    assert (tree.spans[0].start, tree.spans[0].attributes) == (None, {"tries": odd})
+    span = span_of(span_id="1", start_time=odd, attributes=attributes)
+    assert span.start is None
+    assert span.attributes == {"tries": odd}
 
 
-def test_brackets_in_a_text_end_nobodys_stack() -> None:
-    small = "[" * 20 + "]" * 20
-    deep = "[" * 960 + "]" * 960
-    for text, opened in ((small, True), (deep, False)):
-        tree = tree_of(
-            json.dumps([{"name": "a", "span_id": "1", "inputs": text}])
-        )  # the text of a trace is the trace
-        assert (tree.spans[0].inputs != text) is opened
-        (turn,) = (
-            turns_of(
-                [
-                    {
-                        "role": "assistant",
-                        "tool_calls": [{"name": "f", "arguments": text}],
-                    }
-                ]
-            )
-            or ()
-        )
-        assert (turn.calls[0]["arguments"] != text) is opened
+@pytest.mark.parametrize(("depth", "opened"), [(20, True), (960, False)])
+def test_brackets_in_a_text_end_nobodys_stack(depth, opened):
+    text = "[" * depth + "]" * depth
+    # The text of a trace is the trace.
+    trace = json.dumps([{"name": "a", "span_id": "1", "inputs": text}])
+    assert (tree_of(trace).spans[0].inputs != text) is opened
+    call = {"name": "f", "arguments": text}
+    turns = turns_of([{"role": "assistant", "tool_calls": [call]}])
+    assert turns is not None
+    assert (turns[0].calls[0]["arguments"] != text) is opened
 
 
 @pytest.mark.parametrize(
-    "start", [1_772_366_400, "1772366400", 1_772_366_400.0, 1_772_366_400_000_000_000]
+    ("start", "end"),
+    [
+        (1_772_366_400, 1_772_366_403),
+        ("1772366400", "1772366403"),
+        (1_772_366_400.0, 1_772_366_403.0),
+        (1_772_366_400_000_000_000, 1_772_366_403_000_000_000),
+    ],
 )
-def test_whole_seconds_are_seconds(start: Any) -> None:
-    end = (
-        start + (3 * 10**9 if start == 1_772_366_400_000_000_000 else 3)
-        if not isinstance(start, str)
-        else "1772366403"
-    )
-    tree = tree_of([{"name": "a", "span_id": "1", "start": start, "end": end}])
-    assert (tree.spans[0].start, tree.spans[0].seconds) == (
-        1_772_366_400_000_000_000,
-        3.0,
-    )
+def test_whole_seconds_are_seconds(start, end):
+    span = span_of(span_id="1", start=start, end=end)
+    assert span.start == 1_772_366_400_000_000_000
+    assert span.seconds == 3.0
 
 
-def test_housekeeping_of_a_tool_is_not_shown() -> None:
-    kept = {
-        "bookmarked": False,
-        "createdAt": "x",
-        "updatedAt": "y",
-        "environment": "default",
-        "public": True,
-    }
-    span = {
-        "name": "a",
-        "id": "1",
-        "traceId": "t",
-        "isRootObservation": True,
-        "completionStartTime": "z",
-        **kept,
-    }
-    tree = tree_of([{**span, "model": "m"}])
-    assert tree.spans[0].attributes == {"model": "m"}
+def test_housekeeping_of_a_tool_is_not_shown():
+    span = span_of(
+        id="1",
+        traceId="t",
+        isRootObservation=True,
+        completionStartTime="z",
+        bookmarked=False,
+        createdAt="x",
+        updatedAt="y",
+        environment="default",
+        public=True,
+        model="m",
+    )
+    assert span.attributes == {"model": "m"}
 
 
-def test_conventions_of_tracers_are_known() -> None:
-    tree = tree_of(
-        [
-            {"name": "a", "span_id": "1", "attributes": {"gen_ai.operation.name": "chat", "gen_ai.input.messages": "[1]"}},
-            {"name": "b", "context": {"trace_id": "t", "span_id": "2"}, "kind": "SpanKind.CLIENT", "status": {"status_code": "ERROR", "description": "down"}},
-            {"name": "c", "id": "3", "trace_id": "t", "run_type": "tool", "start_time": "2026-03-01T12:00:00Z", "end_time": "2026-03-01T12:00:02+00:00", "error": "boom"},
-            {"name": "d", "span_id": "4", "start": 1_700_000_000.5, "end": 1_700_000_001.0},
-        ]
-    )  # fmt: skip
-    by_name = {span.name: span for span in tree.spans}
-    assert (by_name["a"].kind, by_name["a"].inputs) == ("CHAT", [1])
-    assert (by_name["b"].kind, by_name["b"].status, by_name["b"].message) == (
-        "CLIENT",
-        "error",
-        "down",
-    )
-    assert (by_name["c"].kind, by_name["c"].status, by_name["c"].message) == (
-        "TOOL",
-        "error",
-        "boom",
-    )
-    assert (by_name["c"].seconds, by_name["d"].seconds) == (2.0, 0.5)
+def span_of(**parts: Any) -> Span:
+    """The span of a trace that has one."""
+    (span,) = tree_of([{"name": "a", **parts}]).spans
+    return span
+
+
+@pytest.mark.parametrize(
+    ("parts", "read"),
+    [
+        (
+            {
+                "span_id": "1",
+                "attributes": {
+                    "gen_ai.operation.name": "chat",
+                    "gen_ai.input.messages": "[1]",
+                },
+            },
+            {"kind": "CHAT", "inputs": [1]},
+        ),
+        (
+            {
+                "context": {"trace_id": "t", "span_id": "2"},
+                "kind": "SpanKind.CLIENT",
+                "status": {"status_code": "ERROR", "description": "down"},
+            },
+            {"kind": "CLIENT", "status": "error", "message": "down"},
+        ),
+        (
+            {
+                "id": "3",
+                "trace_id": "t",
+                "run_type": "tool",
+                "start_time": "2026-03-01T12:00:00Z",
+                "end_time": "2026-03-01T12:00:02+00:00",
+                "error": "boom",
+            },
+            {"kind": "TOOL", "status": "error", "message": "boom", "seconds": 2.0},
+        ),
+        (
+            {"span_id": "4", "start": 1_700_000_000.5, "end": 1_700_000_001.0},
+            {"seconds": 0.5},
+        ),
+    ],
+)
+def test_conventions_of_tracers_are_known(parts, read):
+    span = span_of(**parts)
+    for name, value in read.items():
+        assert getattr(span, name) == value
 
 
 FLAT = {"name": "agent", "start_time": 1, "input": "q", "output": "LATE"}
@@ -248,7 +244,7 @@ TRACERS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", TRACERS)
-def test_traces_of_tracers_are_trees(name: str) -> None:
+def test_traces_of_tracers_are_trees(name):
     tree = tree_of(TRACERS[name])
     first, second = tree.spans
     assert (first.name, first.inputs, first.outputs) == ("agent", "q", "LATE")
@@ -306,7 +302,7 @@ JUDGED_SPANS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("vendor", JUDGED_SPANS)
-def test_a_span_that_judges_is_left_out_with_all_below_it(vendor: str) -> None:
+def test_a_span_that_judges_is_left_out_with_all_below_it(vendor):
     run = {"span_id": "1", "trace_id": "t", "name": "agent", "outputs": "the answer"}
     judged = {
         "span_id": "2",
@@ -332,66 +328,53 @@ def test_a_span_that_judges_is_left_out_with_all_below_it(vendor: str) -> None:
     }
     for spans in ([run, judged, below, step], [below, step, judged, run]):
         tree = tree_of(spans)
-        assert [(span.name, span.depth) for span in tree.spans] == [
-            ("agent", 0),
-            ("look up", 1),
-        ]
+        assert table(tree.spans, "name", "depth") == [("agent", 0), ("look up", 1)]
         assert not tree.notes
 
 
-def test_a_run_of_nothing_but_an_evaluator_shows_nothing() -> None:
-    tree = tree_of(
-        [{"span_id": "1", "name": "LEAK", "kind": "EVALUATOR", "outputs": "LEAK"}]
-    )
-    assert tree.spans == ()
+def test_a_run_of_nothing_but_an_evaluator_shows_nothing():
+    span = {"span_id": "1", "name": "LEAK", "kind": "EVALUATOR", "outputs": "LEAK"}
+    assert tree_of([span]).spans == ()
 
 
-def test_an_evaluation_that_holds_the_run_is_shown() -> None:
+def test_an_evaluation_that_holds_the_run_is_shown():
     spans = [
         {"span_id": "1", "name": "eval", "kind": "eval"},
         {"span_id": "2", "parent_id": "1", "name": "task"},
     ]
-    tree = tree_of(spans)
-    assert [span.name for span in tree.spans] == ["eval", "task"]
+    assert table(tree_of(spans).spans, "name") == [("eval",), ("task",)]
 
 
-@pytest.mark.parametrize("name", [
-    "metadata", "tag.tags", "tags", "langfuse.trace.tags", "langfuse.observation.metadata.reviewed", "eval.score",
-    "feedback", "user_feedback", "userFeedback", "humanRating", "rating", "human_label", "gen_ai.evaluation.score.value",
-    "annotations", "scores", "mlflow.assessments", "traceloop.association.properties.label", "ai.telemetry.metadata.x",
-    "logfire.scores", "verdict", "evaluator", "comment", "feedback_stats", "thumbs_up",
-])  # fmt: skip
-@pytest.mark.parametrize("place", ["attribute", "pairs", "field", "event"])
-def test_what_was_said_of_a_run_is_hidden_wherever_it_stands(
-    name: str, place: str
-) -> None:
-    span: dict[str, Any] = {"span_id": "1", "name": "agent", "outputs": "the answer"}
-    match place:
-        case "attribute":
-            span["attributes"] = {name: ["LEAK"], "order": 7}
-        case "pairs":
-            value = {
-                "kvlistValue": {
-                    "values": [{"key": "is", "value": {"stringValue": "LEAK"}}]
-                }
-            }
-            span["attributes"] = [
-                {"key": name, "value": value},
-                {"key": "order", "value": {"intValue": "7"}},
-            ]
-        case "field":
-            span |= {name: "LEAK", "order": 7}
-        case _:
-            span |= {
-                "events": [
-                    {"name": "a", "attributes": {name: "LEAK"}},
-                    {"name": name, "body": "LEAK"},
-                ],
-                "order": 7,
-            }
-    tree = tree_of([span])
-    assert "LEAK" not in repr(tree)
-    assert tree.spans[0].attributes == {"order": 7}
+SAID_OF_A_RUN = """
+    metadata tag.tags tags langfuse.trace.tags langfuse.observation.metadata.reviewed
+    eval.score feedback user_feedback userFeedback humanRating rating human_label
+    gen_ai.evaluation.score.value annotations scores mlflow.assessments
+    traceloop.association.properties.label ai.telemetry.metadata.x logfire.scores verdict
+    evaluator comment feedback_stats thumbs_up
+"""
+
+
+@pytest.mark.parametrize("name", SAID_OF_A_RUN.split())
+def test_what_was_said_of_a_run_is_hidden_wherever_it_stands(name):
+    leak = {"key": "is", "value": {"stringValue": "LEAK"}}
+    pairs = [
+        {"key": name, "value": {"kvlistValue": {"values": [leak]}}},
+        {"key": "order", "value": {"intValue": "7"}},
+    ]
+    events = [
+        {"name": "a", "attributes": {name: "LEAK"}},
+        {"name": name, "body": "LEAK"},
+    ]
+    ways: list[dict[str, Any]] = [
+        {"attributes": {name: ["LEAK"], "order": 7}},
+        {"attributes": pairs},
+        {name: "LEAK", "order": 7},
+        {"events": events, "order": 7},
+    ]
+    for parts in ways:
+        span = span_of(span_id="1", outputs="the answer", **parts)
+        assert "LEAK" not in repr(span)
+        assert span.attributes == {"order": 7}
 
 
 @pytest.mark.parametrize(
@@ -404,26 +387,23 @@ def test_what_was_said_of_a_run_is_hidden_wherever_it_stands(
         "order",
     ],
 )
-def test_what_the_application_did_is_shown(name: str) -> None:
+def test_what_the_application_did_is_shown(name):
     attributes = {name: 5, "form": {"comment": "ring twice"}}
-    tree = tree_of([{"span_id": "1", "name": "agent", "attributes": attributes}])
-    assert tree.spans[0].attributes == attributes
+    assert span_of(span_id="1", attributes=attributes).attributes == attributes
 
 
-def test_names_that_a_tracer_nests_are_read_as_with_dots() -> None:
+def test_names_that_a_tracer_nests_are_read_as_with_dots():
     attributes = {
         "langfuse": {"trace": {"tags": ["LEAK"], "name": "shop"}},
         "tag": {"tags": ["LEAK"]},
     }
-    tree = tree_of([{"span_id": "1", "name": "agent", "attributes": attributes}])
-    assert tree.spans[0].attributes == {"langfuse": {"trace": {"name": "shop"}}}
+    span = span_of(span_id="1", attributes=attributes)
+    assert span.attributes == {"langfuse": {"trace": {"name": "shop"}}}
 
 
 @settings(max_examples=30, deadline=None)
 @given(runs(), st.sampled_from(sorted(FORMS)), st.data())
-def test_no_word_of_a_step_that_judges_is_shown_in_any_form(
-    run: list[Step], form: str, data: st.DataObject
-) -> None:
+def test_no_word_of_a_step_that_judges_is_shown_in_any_form(run, form, data):
     place = data.draw(st.integers(1, len(run) - 1)) if len(run) > 1 else 0
     kind = data.draw(st.sampled_from(["EVALUATOR", "SCORER", "SCORE", "ANNOTATION"]))
     run[place] = Step(

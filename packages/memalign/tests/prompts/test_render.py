@@ -4,6 +4,7 @@ could be taken for a mark."""
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -11,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memalign.content.encoding import encode
-from memalign.content.normal import word_form
 from memalign.memory.guard import guideline_fault, tidy
 from memalign.prompts.rendering import (
     DistilRecord,
@@ -59,100 +59,70 @@ def whole(value: Any) -> Any:
     return json.loads(json.dumps(value))
 
 
-class TestEncoding:
-    @given(json_values)
-    def test_any_value_is_one_line_that_reads_back(self, value: object) -> None:
-        line = encode(value)
-        assert len(line.splitlines()) == 1
-        assert whole(json.loads(line)) == whole(value)
-        line.encode("utf-8")
-        for mark in (
-            "<<<",
-            ">>>",
-            "<|",
-            "|>",
-            "<\uff5c",
-            "\uff5c>",
-            "[INST]",
-            "[/INST]",
-            "</s>",
-            "<start_of_turn",
-        ):
-            assert mark not in line
+MARKS = re.compile(
+    r"<<<|>>>|<\||\|>|<\uff5c|\uff5c>|\[INST\]|\[/INST\]|</s>|<start_of_turn"
+)
 
 
-class TestJudgePrompts:
-    def test_the_rationale_is_asked_for_before_the_value(self) -> None:
-        for writes in (True, False):
-            kind = ValueType.of(bool)
-            system = render_judge_system(
-                instructions="Good?",
-                fields=("outputs",),
-                value_type=kind,
-                guidelines=[],
-                writes=writes,
-            )
-            assert system.index('"rationale"') < system.index('"value"')
+@given(json_values)
+def test_any_value_is_one_line_that_reads_back(value):
+    line = encode(value)
+    assert len(line.splitlines()) == 1
+    assert whole(json.loads(line)) == whole(value)
+    line.encode("utf-8")
+    assert not MARKS.search(line)
 
 
-TASK: dict[str, Any] = {
-    "instructions": "Good?\n{{ outputs }}",
-    "value_type": ValueType.of(bool),
-}
+@pytest.mark.parametrize("writes", [True, False])
+def test_the_rationale_is_asked_for_before_the_value(writes):
+    system = render_judge_system(
+        instructions="Good?",
+        fields=("outputs",),
+        value_type=ValueType.of(bool),
+        guidelines=[],
+        writes=writes,
+    )
+    assert system.index('"rationale"') < system.index('"value"')
 
 
-@pytest.mark.parametrize("missing", ["judge", "judge_rationale", "value", "rationale"])
-def test_a_distillation_shows_records_without_what_is_missing_after_its_stable_half(
-    missing: str,
-) -> None:
-    words = {
+def record(label: str, **words: Any) -> DistilRecord:
+    usual: dict[str, Any] = {
+        "fields": (("outputs", f'"Answer {label}."'),),
         "judge": "true",
         "judge_rationale": '"It answers."',
         "value": "false",
         "rationale": '"Too cold."',
     }
-    first, second = (
-        DistilRecord(
-            label=label,
-            fields=(("outputs", f'"Answer {label}."'),),
-            **{**words, missing: None},
-        )
-        for label in ("F1", "F2")
+    return DistilRecord(label=label, **usual | words)
+
+
+def distillation(*records: DistilRecord) -> tuple[str, str]:
+    return render_distil(
+        instructions="Good?\n{{ outputs }}",
+        value_type=ValueType.of(bool),
+        fields=["outputs"],
+        guidelines=[Guideline(id="G1", text="Be kind.")],
+        records=records,
     )
-    kind = Guideline(id="G1", text="Be kind.")
-    system, user = render_distil(
-        **TASK, fields=["outputs"], guidelines=[kind], records=[second]
-    )
-    assert (
-        system
-        == render_distil(
-            **TASK, fields=["outputs"], guidelines=[kind], records=[first]
-        )[0]
-    )
-    assert (
-        user.index("G1: Be kind.") < user.index("New feedback:") < user.index("F2 <<<")
-    )
+
+
+@pytest.mark.parametrize("missing", ["judge", "judge_rationale", "value", "rationale"])
+def test_a_distillation_shows_records_without_what_is_missing_after_its_stable_half(
+    missing,
+):
+    one, _ = distillation(record("F1", **{missing: None}))
+    system, user = distillation(record("F2", **{missing: None}))
+    assert system == one
+    assert re.search("G1: Be kind.*New feedback:.*F2 <<<", user, re.DOTALL)
     assert "None" not in user
 
 
-def test_one_comment_more_is_told_nothing_that_only_several_need() -> None:
-    record = DistilRecord(
-        label="F1",
-        fields=(("outputs", '"a"'),),
-        judge=None,
-        judge_rationale=None,
-        value="true",
-        rationale='"b"',
-    )
-    guidelines = [Guideline(id="G1", text="Be kind.")]
-    (one, _), (two, _) = (
-        render_distil(
-            **TASK, fields=["outputs"], guidelines=guidelines, records=[record] * count
-        )
-        for count in (1, 2)
-    )
+def test_one_comment_more_is_told_nothing_that_only_several_need():
+    one, _ = distillation(record("F1"))
+    two, _ = distillation(record("F1"), record("F2"))
     assert len(one) < 0.6 * len(two)
-    assert ("conflicts" in one, "conflicts" in two) == (False, True)
+    assert "conflicts" not in one
+    assert "conflicts" in two
     for word in (
         "ADD",
         "SUPPORT",
@@ -165,44 +135,42 @@ def test_one_comment_more_is_told_nothing_that_only_several_need() -> None:
         assert word in one
 
 
+PAST = "Past results do not tell future results of any fund"
+
+
 class TestGuard:
-    def test_eight_words_of_judged_output_are_a_copy(self) -> None:
-        output = "One two three four five six seven eight nine."
-        assert guideline_fault(
-            "Avoid: ONE, two three four five six seven eight!", [("outputs", output)]
-        )
-        assert (
-            guideline_fault(
-                "Avoid one two three four five six seven, nine.", [("outputs", output)]
-            )
-            is None
-        )
+    def test_eight_words_of_judged_output_are_a_copy(self):
+        judged = [("outputs", "One two three four five six seven eight nine.")]
+        copy = "Avoid: ONE, two three four five six seven eight!"
+        assert guideline_fault(copy, judged)
+        seven = "Avoid one two three four five six seven, nine."
+        assert guideline_fault(seven, judged) is None
 
-    def test_words_that_the_expert_quoted_are_the_experts(self) -> None:
-        output = (
-            "This is no advice. Past results do not tell future results of any fund."
-        )
-        rule = "Every reply ends with: Past results do not tell future results of any fund."
-        comment = (
-            "It must end with 'past results do not tell future results of any fund'."
-        )
-        assert guideline_fault(rule, [("outputs", output)])
-        assert guideline_fault(rule, [("outputs", output)], [comment]) is None
-        assert guideline_fault(rule, [("outputs", output)], ["Past results matter."]), (
-            "a few of the words are not enough"
-        )
-        longer = f"{rule} This is no advice. Past results do not tell future results"
-        assert guideline_fault(longer, [("outputs", output)], [comment]), (
-            "and what stands beside the quotation is a copy"
-        )
+    @pytest.mark.parametrize(
+        ("more", "comment", "copied"),
+        [
+            ("", "No.", True),
+            ("", f"It must end with '{PAST.lower()}'.", False),
+            # A few of the words are not enough.
+            ("", "Past results matter.", True),
+            # And what stands beside the quotation is a copy.
+            (f" This is no advice. {PAST[:40]}", f"It must end with '{PAST}'", True),
+        ],
+    )
+    def test_words_that_the_expert_quoted_are_the_experts(self, more, comment, copied):
+        judged = [("outputs", f"This is no advice. {PAST}.")]
+        rule = f"Every reply ends with: {PAST}.{more}"
+        assert bool(guideline_fault(rule, judged, [comment])) == copied
 
-    def test_tidying_removes_list_marks_and_line_breaks(self) -> None:
-        for raw in (
+    @pytest.mark.parametrize(
+        "raw",
+        [
             "- Be kind.",
             "* Be\nkind.",
             "1. Be\u2028kind.",
             "  Be \t kind.  ",
             "• Be kind.",
-        ):
-            assert tidy(raw) == "Be kind."
-        assert word_form("Be KIND, always!") == "be kind always"
+        ],
+    )
+    def test_tidying_removes_list_marks_and_line_breaks(self, raw):
+        assert tidy(raw) == "Be kind."
