@@ -32,6 +32,7 @@ from tests.support.registry import (
     stopping,
 )
 from tests.support.seeds import seeds
+from tests.support.world import World
 
 MEMORY = memory_of(case("t-1", "ana"), case("t-2", "ana", "bob"), case("t-3", "bob"))
 
@@ -154,7 +155,7 @@ LEARNING: dict[str, Callable[[Registry], Any]] = {
 }
 
 
-MODELS = killing.models(killing.world())
+MODELS = killing.models(World())
 
 
 def opened(place: Place) -> Registry:

@@ -1,8 +1,9 @@
-"""A model on loopback that does what its prompt says, by rules that a reader can check: it stands in for a chat model.
+"""A model on loopback that does what its prompt says, by rules that a reader can check.
 
-It passes every reply, unless a guideline in its prompt asks for something that the reply lacks or forbids something
-that the reply does. What it learns from a comment are the expert's own words. So a verdict changes only if a guideline
-has reached the prompt, and changes back only if the guideline has left it. It shows what the
+It stands in for a chat model, and passes every reply, unless a guideline in its prompt asks
+for something that the reply lacks or forbids something that the reply does. What it learns
+from a comment are the expert's own words. So a verdict changes only if a guideline has
+reached the prompt, and changes back only if the guideline has left it. It shows what the
 library does, not how well a model judges.
 """
 
@@ -38,28 +39,22 @@ def attentive(body: Body) -> dict[str, Any]:
         system.partition("# Guidelines from experts")[2],
         re.MULTILINE,
     )
-    inputs, outputs = (_field(name, user) for name in ("inputs", "outputs"))
-    findings = [
-        {"guideline": name, "evidence": evidence, "value": False}
-        for name, text in guidelines
-        if (evidence := _fault(text.lower(), inputs, outputs)) is not None
-    ]
-    verdict: dict[str, Any] = {
-        "rationale": "It answers the customer politely.",
-        "value": True,
-    }
+    inputs = _field("inputs", user)
+    outputs = _field("outputs", user)
+    findings = []
+    for name, text in guidelines:
+        evidence = _fault(text.lower(), inputs, outputs)
+        if evidence is not None:
+            findings.append({"guideline": name, "evidence": evidence, "value": False})
+    rationale = "It answers the customer politely."
     if findings:
         first = findings[0]
-        point = (
-            f'the reply says "{first["evidence"]}"'
-            if first["evidence"]
-            else "the customer is upset, no regret"
-        )
-        verdict = {
-            "rationale": f"Against {first['guideline']}: {point}.",
-            "value": False,
-        }
-    return ({"findings": findings} if guidelines else {}) | verdict
+        point = "the customer is upset, no regret"
+        if first["evidence"]:
+            point = f'the reply says "{first["evidence"]}"'
+        rationale = f"Against {first['guideline']}: {point}."
+    verdict = {"rationale": rationale, "value": not findings}
+    return {"findings": findings} | verdict if guidelines else verdict
 
 
 def _field(name: str, user: str) -> str:
@@ -76,9 +71,8 @@ def _fault(guideline: str, inputs: str, outputs: str) -> str | None:
         and "sorry" not in outputs.lower()
     ):
         return ""
-    faults = (
-        re.search(pattern, outputs)
-        for words, pattern in FORBIDDEN.items()
-        if words in guideline
-    )
-    return next((fault[0] for fault in faults if fault), None)
+    for words, pattern in FORBIDDEN.items():
+        fault = re.search(pattern, outputs)
+        if words in guideline and fault:
+            return fault[0]
+    return None

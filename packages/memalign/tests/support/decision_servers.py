@@ -1,7 +1,7 @@
-"""Real decision servers on loopback: System One, as Ollama and TypeSafe speak it, and OpenAI's Decisions.
+"""Real decision servers on loopback: System One, as Ollama and TypeSafe speak it, and OpenAI's.
 
-Each is an `Endpoint` whose answers come from a function of the state and a question's instructions: the probability of
-yes, or one for each label.
+Each is an `Endpoint` whose answers come from a function of the state and a question's
+instructions: the probability of yes, or one for each label.
 """
 
 from __future__ import annotations
@@ -32,10 +32,7 @@ def system_one(decide: Decide, *, most: int | None = None, **settings: Any) -> E
             if told is None:
                 return bad_request("one of the questions cannot be answered")
             answers[key] = _system_one(question, told)
-        text = body["state"] + "".join(
-            str(question) for question in body["questions"].values()
-        )
-        usage = {"input_tokens": len(text) // PER_TOKEN, "output_tokens": len(answers)}
+        usage = {"input_tokens": _tokens(body), "output_tokens": len(answers)}
         return {"model": body["model"], "answers": answers, "usage": usage}
 
     return Endpoint(answer, **settings)
@@ -48,12 +45,11 @@ def openai_decisions(decide: Decide, **settings: Any) -> Endpoint:
     def answer(body: Body) -> Answer:
         if len(body["questions"]) > 200:
             return bad_request("questions: at most 200 questions")
-        answers = [
-            _openai(question, decide(body["input"], question["instructions"]))
-            for question in body["questions"]
-        ]
-        text = body["input"] + "".join(str(question) for question in body["questions"])
-        tokens = len(text) // PER_TOKEN
+        answers = []
+        for question in body["questions"]:
+            told = decide(body["input"], question["instructions"])
+            answers.append(_openai(question, told))
+        tokens = _tokens(body)
         usage = {
             "input_tokens": tokens,
             "input_tokens_details": {
@@ -69,11 +65,14 @@ def openai_decisions(decide: Decide, **settings: Any) -> Endpoint:
     return Endpoint(answer, **settings)
 
 
+def _tokens(body: Body) -> int:
+    return len(str(body)) // PER_TOKEN
+
+
 def _spread(told: float | Mapping[str, float], labels: list[str]) -> dict[str, float]:
-    """A probability for each label, in hundredths; a number is that of the first of yes and no."""
-    assert not isinstance(told, float | int), "one number answers a yes/no question"
-    of = dict(told)
-    return {label: round(of.get(label, 0.0), 2) for label in labels}
+    """A probability for each label, in hundredths."""
+    assert isinstance(told, Mapping), "one number answers a yes/no question"
+    return {label: round(told.get(label, 0.0), 2) for label in labels}
 
 
 def _system_one(question: Body, told: float | Mapping[str, float]) -> Body:
@@ -81,15 +80,13 @@ def _system_one(question: Body, told: float | Mapping[str, float]) -> Body:
         return {"type": "noul", "noul": told}
     spread = _spread(told, list(question["criteria"]))
     if question["type"] == "choice":
-        return _answer(spread, scored=False) | {"probabilities": spread}
-    probabilities = {
-        str(level): probability for level, probability in enumerate(spread.values())
-    }
-    legend = {str(level): meaning for level, meaning in enumerate(spread)}
-    return _answer(spread, scored=True) | {
-        "probabilities": probabilities,
-        "legend": legend,
-    }
+        return _choice(spread) | {"probabilities": spread}
+    probabilities = {}
+    legend = {}
+    for level, meaning in enumerate(spread):
+        probabilities[str(level)] = spread[meaning]
+        legend[str(level)] = meaning
+    return _score(spread) | {"probabilities": probabilities, "legend": legend}
 
 
 def _openai(question: Body, told: Told) -> Body:
@@ -100,28 +97,23 @@ def _openai(question: Body, told: Told) -> Body:
         return {"type": "predicate", "probability": told} | named
     if question["type"] == "choice":
         spread = _spread(told, [choice["value"] for choice in question["choices"]])
-        shown = [
-            {"value": label, "probability": probability}
-            for label, probability in spread.items()
-        ]
-        return _answer(spread, scored=False) | {"probabilities": shown} | named
+        shown: list[Body] = []
+        for label, probability in spread.items():
+            shown.append({"value": label, "probability": probability})
+        return _choice(spread) | {"probabilities": shown} | named
     spread = _spread(told, [level["description"] for level in question["levels"]])
-    levels = enumerate(spread.values())
-    rated = [
-        {"value": level, "label": str(level), "probability": probability}
-        for level, probability in levels
-    ]
-    return _answer(spread, scored=True) | {"probabilities": rated} | named
+    rated: list[Body] = []
+    for level, probability in enumerate(spread.values()):
+        rated.append({"value": level, "label": str(level), "probability": probability})
+    return _score(spread) | {"probabilities": rated} | named
 
 
-def _answer(spread: Mapping[str, float], *, scored: bool) -> Body:
-    confidence = {"confidence": max(spread.values())}
-    if scored:
-        mean = sum(
-            level * probability for level, probability in enumerate(spread.values())
-        )
-        return {"type": "score", "score": round(mean, 2)} | confidence
-    return {
-        "type": "choice",
-        "choice": max(spread, key=lambda label: spread[label]),
-    } | confidence
+def _choice(spread: dict[str, float]) -> Body:
+    likeliest = max(spread, key=spread.__getitem__)
+    return {"type": "choice", "choice": likeliest, "confidence": spread[likeliest]}
+
+
+def _score(spread: dict[str, float]) -> Body:
+    mean = sum(level * share for level, share in enumerate(spread.values()))
+    confidence = max(spread.values())
+    return {"type": "score", "score": round(mean, 2), "confidence": confidence}

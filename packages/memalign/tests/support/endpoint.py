@@ -5,8 +5,9 @@
         ...
         assert len(endpoint.requests) == 1
 
-`answer` is what the model says: an object (sent as JSON text), a text (sent as it is), a Fault, or a function of the
-request's body that gives one of these. `faults` come first, one a request; None in their place is a good answer.
+`answer` is what the model says: an object (sent as JSON text), a text (sent as it is), a Fault,
+or a function of the request's body that gives one of these. `faults` come first, one for each
+request; None in their place is a good answer.
 """
 
 from __future__ import annotations
@@ -85,8 +86,8 @@ Answer = Body | str | Fault
 class Endpoint(ThreadingHTTPServer):
     """The server; a context manager. `latency` is in seconds for each answer.
 
-    Requests to /v1/systemone and /v1/decisions are answered with the object that `answer` gives, as it is
-    (decision_servers.py).
+    Requests to /v1/systemone and /v1/decisions are answered with the object that `answer`
+    gives, as it is (decision_servers.py).
     """
 
     request_queue_size = 128
@@ -98,9 +99,8 @@ class Endpoint(ThreadingHTTPServer):
         faults: Iterable[Fault | None] = (),
         latency: float = 0.0,
     ) -> None:
-        self.answer = (
-            answer if answer is not None else {"rationale": "Because.", "value": True}
-        )
+        usual = {"rationale": "Because.", "value": True}
+        self.answer = usual if answer is None else answer
         self.faults = list(faults)
         self.latency = latency
         self.requests: list[Body] = []
@@ -149,26 +149,23 @@ class Endpoint(ThreadingHTTPServer):
 
 
 def system_of(body: Body) -> str:
-    return "\n".join(
-        _content(each)
-        for each in body.get("messages", ())
-        if each["role"] in ("system", "developer")
-    )
+    return _said_by(body, "system", "developer")
 
 
 def user_of(body: Body) -> str:
-    return "\n".join(
-        _content(each) for each in body.get("messages", ()) if each["role"] == "user"
-    )
+    return _said_by(body, "user")
+
+
+def _said_by(body: Body, *roles: str) -> str:
+    messages = body.get("messages", ())
+    return "\n".join(_content(each) for each in messages if each["role"] in roles)
 
 
 def _content(message: Body) -> str:
     content = message["content"]
-    return (
-        content
-        if isinstance(content, str)
-        else "".join(part.get("text", "") for part in content)
-    )
+    if isinstance(content, str):
+        return content
+    return "".join(part.get("text", "") for part in content)
 
 
 def vector_of(text: str) -> list[float]:
@@ -179,9 +176,8 @@ def vector_of(text: str) -> list[float]:
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"  # keeps connections open, as providers do
-    disable_nagle_algorithm = (
-        True  # else an answer waits 40 ms for the client's acknowledgement
-    )
+    # Else an answer waits 40 ms for the client's acknowledgement.
+    disable_nagle_algorithm = True
     wbufsize = -1
     server: Endpoint
 
@@ -206,13 +202,10 @@ class _Handler(BaseHTTPRequestHandler):
                 endpoint.in_flight -= 1
         data = (reply if isinstance(reply, str) else json.dumps(reply)).encode()
         self.send_response(status)
-        length = {"Content-Length": len(data)}
-        for name, value in {
-            "Content-Type": "application/json",
-            **headers,
-            **length,
-        }.items():
-            self.send_header(name, str(value))
+        headers = {"Content-Type": "application/json"} | headers
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)
 
@@ -227,9 +220,8 @@ class _Handler(BaseHTTPRequestHandler):
             endpoint.headers.append(
                 {name.lower(): value for name, value in self.headers.items()}
             )
-            (endpoint.embedding_requests if embedding else endpoint.requests).append(
-                body
-            )
+            asked = endpoint.embedding_requests if embedding else endpoint.requests
+            asked.append(body)
 
     def _be_silent(self, seconds: float) -> None:
         self.server._stopped.wait(seconds)
@@ -239,12 +231,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _reply(
         self, body: Body, answer: Any, *, embedding: bool
-    ) -> tuple[int, Any, Any]:
+    ) -> tuple[int, dict[str, str], Any]:
         """Return the status, the headers and the body of a response."""
-        if isinstance(answer, Fault) and (
-            answer.status >= 400 or answer.body is not None
-        ):
-            return answer.status, answer.headers, answer.body
+        fault = answer if isinstance(answer, Fault) else Fault()
+        if fault.status >= 400 or fault.body is not None:
+            return fault.status, fault.headers, fault.body
         if embedding:
             return 200, {}, _embeddings(body)
         if self.path.endswith(("/systemone", "/decisions")):
@@ -253,48 +244,42 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _completion(endpoint: Endpoint, body: Body, answer: Answer) -> Body:
-    fault = answer if isinstance(answer, Fault) else Fault()
-    content = (
-        json.dumps(answer)
-        if isinstance(answer, dict)
-        else answer
-        if isinstance(answer, str)
-        else fault.content
-    )
+    if isinstance(answer, dict):
+        answer = json.dumps(answer)
+    fault = says(answer) if isinstance(answer, str) else answer
+    content = fault.content
     message: Body = {"role": "assistant", "content": content, "refusal": fault.refusal}
     if fault.reasoning is not None:
         message["reasoning_content"] = fault.reasoning
     prompt = "\n".join(
         _content(each) for each in body["messages"] if each.get("content")
     )
-    used = {
-        "prompt_tokens": len(prompt) // 4,
-        "completion_tokens": len(content or "") // 4,
-    }
-    cached = {
-        "total_tokens": sum(used.values()),
-        "prompt_tokens_details": {"cached_tokens": endpoint._cached(prompt)},
-    }
+    read = len(prompt) // 4
+    written = len(content or "") // 4
     return {
-        **{
-            "id": "chatcmpl-1",
-            "object": "chat.completion",
-            "created": 1_700_000_000,
-            "model": body["model"],
-        },
+        "id": "chatcmpl-1",
+        "object": "chat.completion",
+        "created": 1_700_000_000,
+        "model": body["model"],
         "choices": [
             {"index": 0, "message": message, "finish_reason": fault.finish_reason}
         ],
-        "usage": used | cached,
+        "usage": {
+            "prompt_tokens": read,
+            "completion_tokens": written,
+            "total_tokens": read + written,
+            "prompt_tokens_details": {"cached_tokens": endpoint._cached(prompt)},
+        },
     }
 
 
 def _embeddings(body: Body) -> Body:
     texts = [body["input"]] if isinstance(body["input"], str) else body["input"]
-    data = [
-        {"object": "embedding", "index": n, "embedding": vector_of(text)}
-        for n, text in enumerate(texts)
-    ]
-    tokens = sum(len(text) // 4 for text in texts)
+    data: list[Body] = []
+    tokens = 0
+    for n, text in enumerate(texts):
+        vector = vector_of(text)
+        data.append({"object": "embedding", "index": n, "embedding": vector})
+        tokens += len(text) // 4
     usage = {"prompt_tokens": tokens, "total_tokens": tokens}
     return {"object": "list", "model": body["model"], "data": data, "usage": usage}

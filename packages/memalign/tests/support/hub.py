@@ -52,9 +52,8 @@ class _Handler(BaseHTTPRequestHandler):
             )
         self.send_header("Content-Length", str(len(body) - start))
         self.end_headers()
-        self.wfile.write(
-            body[start:][: hub.hang_up_after.pop(0) if hub.hang_up_after else None]
-        )
+        sent = hub.hang_up_after.pop(0) if hub.hang_up_after else None
+        self.wfile.write(body[start:][:sent])
 
     def log_message(self, *_: object) -> None:
         pass

@@ -10,7 +10,7 @@ import msgspec
 from memalign import Judge
 from memalign.content.normal import word_form
 from memalign.keys import FeedbackKey, name_key
-from memalign.memory import Memory
+from memalign.memory import Annotation, Case, Memory
 from memalign.memory.forget import forget
 from memalign.memory.guard import guideline_fault
 from memalign.memory.status import LedgerEntry
@@ -43,10 +43,10 @@ def forgetting_takes_all_that_came_of_it(
 ) -> None:
     left = forget(memory, hidden, people_agree=people_agree)
     assert hidden.isdisjoint(annotation.key for annotation in left.annotations())
+    words = words_of(left, left.guidelines)
     for guideline in left.guidelines:
         assert hidden.isdisjoint((*guideline.exposed_to, *guideline.supported_by))
-    written = " ".join(guideline.text for guideline in left.guidelines)
-    assert set(words_in(written)) <= words_of(left, left.guidelines)
+        assert words.issuperset(words_in(guideline.text))
     each_guideline_has_the_status_that_it_should(left)
     no_verdict_outlives_its_source(left)
     wordings_stay_that_others_wrote_or_confirmed(
@@ -61,7 +61,7 @@ def wordings_stay_that_others_wrote_or_confirmed(
     sources = {name_key(key.source) for key in hidden}
     for guideline in memory.guidelines:
         exposed = not hidden.isdisjoint(guideline.exposed_to)
-        people = {name_key(name) for name in guideline.people}
+        people = set(map(name_key, guideline.people))
         theirs = bool(people) and people.isdisjoint(sources)
         goes = exposed and (people_agree or not theirs)
         assert (guideline.id not in kept) == goes, guideline
@@ -76,48 +76,54 @@ def check_whole(memory: Memory) -> None:
 
 
 def every_piece_of_feedback_is_in_one_state(memory: Memory) -> None:
-    annotations = {annotation.key: annotation for annotation in memory.annotations()}
+    keys = keys_in(memory)
     stones = {stone.key for stone in memory.tombstones}
-    assert not annotations.keys() & stones
+    assert not keys & stones
     listed = [entry.key for entry in memory.ledger()]
-    assert listed == sorted({*annotations, *stones}), "each once, none missing"
-    carried = {key for guideline in memory.guidelines for key in guideline.supported_by}
+    assert listed == sorted(keys | stones), "each once, none missing"
+    carried: set[FeedbackKey] = set()
+    for guideline in memory.guidelines:
+        carried.update(guideline.supported_by)
     for entry in memory.ledger():
-        annotation = annotations.get(entry.key)
-        outcome = annotation.outcome if annotation else None
-        drew_nothing = outcome is not None and outcome.kind in ("example", "refused")
-        a_state_has_its_ground(
-            entry, carried=entry.key in carried, drew_nothing=drew_nothing
-        )
+        annotation = memory.annotation(entry.key)
+        a_state_has_its_ground(entry, annotation, carried=entry.key in carried)
+
+
+def said_to_have_taught_nothing(annotation: Annotation | None) -> bool:
+    if annotation is None or annotation.outcome is None:
+        return False
+    return annotation.outcome.kind in ("example", "refused")
 
 
 def a_state_has_its_ground(
-    entry: LedgerEntry, *, carried: bool, drew_nothing: bool
+    entry: LedgerEntry, annotation: Annotation | None, *, carried: bool
 ) -> None:
-    """Check a piece of feedback against what carries it, and whether it is said to have
-    taught nothing."""
+    """Check a piece of feedback against what carries it, and what is said of it."""
     assert entry.state in STATES
     if entry.state in ("merged", "pending", "disputed", "rejected"):
         assert entry.reason, f"{entry.key} is {entry.state} and nobody is told why"
     if entry.state in ("merged", "pending"):
         assert carried == (entry.state == "merged")
     if entry.state in ("learned", "rejected"):
-        assert carried or drew_nothing, (
+        assert carried or said_to_have_taught_nothing(annotation), (
             f"{entry.key} taught nothing, and nobody says so"
         )
     if entry.state == "rejected" and not carried:
         assert "its rule was refused" in entry.reason
 
 
+def keys_in(memory: Memory) -> set[FeedbackKey]:
+    return {annotation.key for annotation in memory.annotations()}
+
+
 def everything_named_is_there(memory: Memory) -> None:
-    keys = {annotation.key for annotation in memory.annotations()}
+    keys = keys_in(memory)
     for conflict in memory.conflicts:
         assert len(conflict.feedback) > 1
         assert {*conflict.feedback, *conflict.exposed_to} <= keys
     for annotation in memory.annotations():
-        assert annotation.outcome is None or keys.issuperset(
-            annotation.outcome.exposed_to
-        )
+        if annotation.outcome is not None:
+            assert keys.issuperset(annotation.outcome.exposed_to)
     guidelines_name_what_is_there(memory, keys)
     for name in memory.locks:
         assert memory.case(name) is not None
@@ -127,8 +133,8 @@ def guidelines_name_what_is_there(memory: Memory, keys: set[FeedbackKey]) -> Non
     ids = [guideline.id for guideline in memory.guidelines]
     numbers = [guideline.number for guideline in memory.guidelines]
     assert numbers == sorted(set(numbers))
-    assert all(number < memory.next_guideline for number in numbers)
     for guideline in memory.guidelines:
+        assert guideline.number < memory.next_guideline
         assert {*guideline.supported_by, *guideline.exposed_to} <= keys
         assert guideline.replaced_by in (None, *ids)
 
@@ -136,30 +142,33 @@ def guidelines_name_what_is_there(memory: Memory, keys: set[FeedbackKey]) -> Non
 def guidelines_are_fit_to_be_shown(memory: Memory) -> None:
     for guideline in memory.guidelines:
         assert guideline_fault(guideline.text) is None
-        seen = [
-            case
-            for case in memory.cases
-            if any(v.key in guideline.exposed_to for v in case.annotations)
-        ]
         if guideline.origin == "distilled":
-            outputs = [("outputs", str(case.example.outputs)) for case in seen]
-            assert guideline_fault(guideline.text, outputs) is None, (
-                "a copy of what was judged is no rule"
-            )
+            assert (
+                guideline_fault(guideline.text, outputs_seen(memory, guideline)) is None
+            ), "a copy of what was judged is no rule"
+
+
+def outputs_seen(memory: Memory, guideline: Guideline) -> list[tuple[str, str]]:
+    """The outputs of the cases in the prompt that wrote a guideline."""
+    found = []
+    for case in memory.cases:
+        if any(said.key in guideline.exposed_to for said in case.annotations):
+            found.append(("outputs", str(case.example.outputs)))
+    return found
 
 
 def each_guideline_has_the_status_that_it_should(memory: Memory) -> None:
-    by_id = {guideline.id: guideline for guideline in memory.guidelines}
     for guideline in memory.guidelines:
         successor = memory.successor(guideline)
         assert (memory.status(guideline) == "superseded") == (successor is not None)
         if successor is not None and successor != guideline.replaced_by:
-            a_double_stands_for_the_same_words(memory, guideline, by_id[successor])
+            double = memory.guideline(successor)
+            a_double_stands_for_the_same_words(memory, guideline, double)
+    ids = [guideline.id for guideline in memory.guidelines]
+    for guideline in memory.semantic:
+        assert guideline.replaced_by not in ids
     shown = [word_form(guideline.text) for guideline in memory.semantic]
     assert len(shown) == len(set(shown)), "of those that say the same one is shown"
-    assert by_id.keys().isdisjoint(
-        guideline.replaced_by for guideline in memory.semantic
-    )
     what_a_person_retired_does_not_come_back_by_a_model(memory)
 
 
@@ -175,9 +184,10 @@ def a_double_stands_for_the_same_words(
 
 
 def what_a_person_retired_does_not_come_back_by_a_model(memory: Memory) -> None:
-    retired = {
-        word_form(g.text) for g in memory.guidelines if memory.status(g) == "retired"
-    }
+    retired = set()
+    for guideline in memory.guidelines:
+        if memory.status(guideline) == "retired":
+            retired.add(word_form(guideline.text))
     for guideline in memory.semantic:
         if guideline.origin == "distilled" and not guideline.pinned:
             assert word_form(guideline.text) not in retired
@@ -199,26 +209,30 @@ def what_was_taken_back_is_nowhere(memory: Memory) -> None:
 def words_of(memory: Memory, guidelines: Iterable[Guideline]) -> set[str]:
     """The unique words of all feedback that these guidelines were exposed to, and those
     that people made theirs."""
-    keys = {key for guideline in guidelines for key in guideline.exposed_to}
+    keys: set[FeedbackKey] = set()
+    for guideline in guidelines:
+        keys.update(guideline.exposed_to)
     found = people_words(memory)
     for case in memory.cases:
-        mine = [annotation for annotation in case.annotations if annotation.key in keys]
-        if mine:
-            found.update(words_in(msgspec.json.encode(case.example).decode()))
-        for annotation in mine:
-            found.update(words_in(f"{annotation.rationale} {annotation.value}"))
+        for annotation in case.annotations:
+            if annotation.key in keys:
+                found.update(words_of_case(case))
+                found.update(words_in(f"{annotation.rationale} {annotation.value}"))
     return found
+
+
+def words_of_case(case: Case) -> list[str]:
+    return words_in(msgspec.json.encode(case.example).decode())
 
 
 def people_words(memory: Memory) -> set[str]:
     """The unique words of guidelines that a person wrote or confirmed: they stay,
     whoever said them first."""
-    return {
-        word
-        for guideline in memory.guidelines
-        if guideline.people
-        for word in words_in(guideline.text)
-    }
+    found = set()
+    for guideline in memory.guidelines:
+        if guideline.people:
+            found.update(words_in(guideline.text))
+    return found
 
 
 def no_word_is_where_it_was_not_seen(memory: Memory) -> None:
@@ -227,24 +241,23 @@ def no_word_is_where_it_was_not_seen(memory: Memory) -> None:
         assert not leaked, (
             f"{guideline.id} holds {leaked} of feedback that it was not exposed to"
         )
+        assert not words_in(f"{guideline.pinned_by} {guideline.retired_by}")
     for case in memory.cases:
         if case.pre_alignment and case.pre_alignment.rationale:
-            own = set(words_in(msgspec.json.encode(case.example).decode()))
-            assert set(words_in(case.pre_alignment.rationale)) <= own
-        for annotation in case.annotations:
-            outcome = annotation.outcome
-            assert outcome is None or not words_in(outcome.reason), (
+            rationale = set(words_in(case.pre_alignment.rationale))
+            assert rationale.issubset(words_of_case(case))
+    for annotation in memory.annotations():
+        if annotation.outcome is not None:
+            assert not words_in(annotation.outcome.reason), (
                 "a reason repeats nobody's words"
             )
-    assert not any(words_in(f"{g.pinned_by} {g.retired_by}") for g in memory.guidelines)
 
 
 def no_verdict_outlives_its_source(memory: Memory) -> None:
-    live = {annotation.key for annotation in memory.annotations()}
+    live = keys_in(memory)
     for case in memory.cases:
-        assert case.pre_alignment is None or live.issuperset(
-            case.pre_alignment.exposed_to
-        )
+        if case.pre_alignment is not None:
+            assert live.issuperset(case.pre_alignment.exposed_to)
 
 
 def it_can_be_kept(judge: Judge) -> None:

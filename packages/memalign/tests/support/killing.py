@@ -1,8 +1,10 @@
-"""A process that learns, forgets and erases, and is killed at any moment: `python -m tests.support.killing PATH SEED…`.
+"""A process that learns, forgets and erases, and is killed at any moment.
 
-For every seed: a copy of the registry, a child that works on it and kills itself with SIGKILL at a moment drawn from
-the seed (before or after a statement, at a commit, inside a model's call), and a look at what is left. Prints what did
-not hold. Children are forked from one process that has imported everything, or each would cost two seconds.
+`python -m tests.support.killing PATH SEED…` makes for every seed a copy of the registry and a
+child that works on it and kills itself with SIGKILL at a moment drawn from the seed (before or
+after a statement, at a commit, inside a model's call), then looks at what is left. It prints
+what did not hold. Children are forked from one process that has imported everything, or each
+would cost two seconds.
 """
 
 from __future__ import annotations
@@ -26,8 +28,8 @@ from memalign.align import lock
 from memalign.models.base import ChatRequest, Limits
 from memalign.testing import HashEmbedding, ScriptedAnswer, ScriptedChatModel
 from tests.support.invariants import check_memory
-from tests.support.learning import prompts_of, words_in
-from tests.support.registry import bytes_of, intact
+from tests.support.learning import key_of, prompts_of, states, words_in
+from tests.support.registry import bytes_of, intact, keys_of
 from tests.support.rows import RawRow
 from tests.support.world import World, judge_in, labelled, said
 
@@ -56,11 +58,6 @@ def child_that(works: Callable[[], object]) -> int:
     return child
 
 
-def world() -> World:
-    """Of its rules two say the same in the same words; a case is locked."""
-    return World()
-
-
 def models(
     answers: Callable[[ChatRequest], ScriptedAnswer],
 ) -> tuple[ScriptedChatModel, HashEmbedding]:
@@ -70,10 +67,11 @@ def models(
 
 def create(url: str) -> None:
     """A registry with a judge that has learned a little, and holds on to one case."""
-    chat, embedding = models(world())
+    world = World()
+    chat, embedding = models(world)
     registry = Registry(url, models=[chat, embedding])
-    judge = judge_in(world())[0].replace(model=chat, embedding_model=embedding)
-    registry.create(judge)
+    judge, _ = judge_in(world)
+    registry.create(judge.replace(model=chat, embedding_model=embedding))
     registry.align(
         NAME,
         [
@@ -118,7 +116,7 @@ def work(path: Path, moment: int, report: Callable[[str], object]) -> int:
         if count == moment:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    answers = world()
+    answers = World()
 
     def asked(request: ChatRequest) -> ScriptedAnswer:
         tick()
@@ -161,7 +159,7 @@ def examine(path: Path, done: list[str]) -> None:
     if "rolled back" not in done and "rollback" not in actions:
         a_batch_is_there_whole_or_not_at_all(registry, done, actions)
     an_erasure_is_whole(registry, path, done, actions)
-    chat, embedding = models(world())
+    chat, embedding = models(World())
     opened = Registry(f"sqlite:///{path}", models=[chat, embedding])
     opened.align(NAME, BATCHES[0])  # and work goes on
     check_memory(opened.load(NAME))
@@ -170,11 +168,12 @@ def examine(path: Path, done: list[str]) -> None:
 def a_batch_is_there_whole_or_not_at_all(
     registry: Registry, done: list[str], actions: set[str]
 ) -> None:
-    ledger = {str(entry.key): entry.state for entry in registry.ledger(NAME)}
-    known = known_keys(registry)
+    judge = registry.load(NAME)
+    ledger = states(judge)
+    known = keys_of(judge)
     learned_again = bool(actions & {"erase", "unalign"})  # survivors may wait for it
     for name, batch in zip(("first batch", "second batch"), BATCHES, strict=False):
-        keys = {f"{one['id']}@{one['source']}" for one in batch}
+        keys = set(map(key_of, batch))
         assert keys <= known or (name not in done and keys.isdisjoint(known))
         if name in done and not learned_again:
             assert "pending" not in {ledger[key] for key in keys}
@@ -185,20 +184,14 @@ def an_erasure_is_whole(
 ) -> None:
     erased = "erase" in actions
     assert erased or "erased" not in done
-    assert ("t-s@eve" in known_keys(registry)) is not erased
+    assert ("t-s@eve" in keys_of(registry.load(NAME))) is not erased
     if erased:
         assert "word777" not in words_in(bytes_of(path).decode("latin-1"))
 
 
-def known_keys(registry: Registry) -> set[str]:
-    return {
-        str(annotation.key) for annotation in registry.load(NAME).memory.annotations()
-    }
-
-
 def main(path: str, *seeds: str) -> int:
     made = Path(path)
-    copy = Path(path).with_name("copy.db")
+    copy = made.with_name("copy.db")
     failures = 0
     shutil.copy(made, copy)
     whole, status = told(copy, 0)

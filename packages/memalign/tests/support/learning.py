@@ -1,8 +1,9 @@
 """A model that misbehaves as its records tell it to, and feedback for it.
 
-Every comment carries a unique word (`word7`) and an order (`do:copy`); every case a unique word of its own (`case3`).
-Whatever the model writes repeats every such word that its prompt held: a word that leaks anywhere leaks everywhere, and
-a test finds it by searching. What it answers depends on the content of the prompt alone, never on calls before.
+Every comment carries a unique word (`word7`) and an order (`do:copy`); every case a unique word
+of its own (`case3`). Whatever the model writes repeats every such word that its prompt held: a
+word that leaks anywhere leaks everywhere, and a test finds it by searching. What it answers
+depends on the content of the prompt alone, never on calls before.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from memalign.memory import Memory
 from memalign.memory.forget import forget
 from memalign.models.base import ChatRequest, Limits
 from memalign.testing import HashEmbedding, ScriptedAnswer, ScriptedChatModel
-from tests.support.rows import RawRow
-from tests.support.scripted import scripted
+from tests.support.rows import RawRow, given_in
+from tests.support.scripted import change, scripted
 
 INSTRUCTIONS = "Is the reply good?\nQuery: {{ inputs }}\nReply: {{ outputs }}"
 
@@ -69,15 +70,11 @@ def changes_of(
     changes = []
     for label, _, said in RECORD.findall(user):
         words = re.search(r"^expert's comment: (.*)$", said, re.MULTILINE)
-        text = rule(label, json.loads(words[1])) if words else ""
-        changes.append(
-            {
-                "action": "ADD" if words else "NOOP",
-                "feedback": [label],
-                "text": text,
-                "guideline": "",
-            }
-        )
+        if words:
+            text = rule(label, json.loads(words[1]))
+            changes.append(change("ADD", label, text=text))
+        else:
+            changes.append(change("NOOP", label))
     return {"changes": changes}
 
 
@@ -86,11 +83,16 @@ def words_in(text: str) -> list[str]:
     return list(dict.fromkeys(_WORDS.findall(text)))
 
 
+def all_words_in(text: str) -> str:
+    return " ".join(words_in(text))
+
+
 class Imp:
     """What a misbehaving model answers.
 
     While `healed` is false, `fault:…` in a record or `verdict:…` in an item makes calls fail.
-    `storm` makes calls fail whatever they hold: the kind of question (a schema's name) to the error.
+    `storm` makes calls fail whatever they hold: the kind of question (a schema's name) to the
+    error.
     """
 
     def __init__(
@@ -102,36 +104,40 @@ class Imp:
 
     async def __call__(self, request: ChatRequest) -> ScriptedAnswer:
         if self.delays:
-            await asyncio.sleep(
-                self.delays[zlib.crc32(request.user.encode()) % len(self.delays)]
-            )
+            drawn = zlib.crc32(request.user.encode()) % len(self.delays)
+            await asyncio.sleep(self.delays[drawn])
         if request.schema_name in self.storm:
             return self.storm[request.schema_name]
-        kind = "verdict" if request.schema_name == "judgment" else "fault"
-        body = (
-            request.user.rpartition("Now judge this item:")[2]
-            if kind == "verdict"
-            else request.user
+        item = request.user.rpartition("Now judge this item:")[2]
+        judging = request.schema_name == "judgment"
+        fault = (
+            self._fault("verdict", item)
+            if judging
+            else self._fault("fault", request.user)
         )
-        if not self.healed:
-            for name, error in FAULTS.items():
-                if f"{kind}:{name}" in body:
-                    return error
+        if fault is not None:
+            return fault
         match request.schema_name:
             case "judgment":
-                return self._verdict(request, body)
+                return self._verdict(request, item)
             case "merged":
                 return {"guidelines": _merged(request.user)}
             case _:
                 return {"changes": self._changes(request)}
 
+    def _fault(self, kind: str, body: str) -> Exception | None:
+        if not self.healed:
+            for name, error in FAULTS.items():
+                if f"{kind}:{name}" in body:
+                    return error
+        return None
+
     def _verdict(self, request: ChatRequest, item: str) -> ScriptedAnswer:
-        seen = " ".join(words_in(request.system + request.user))
+        seen = all_words_in(request.system + request.user)
         # What the judge has learned turns some of its verdicts: a verdict by forgotten
         # rules must not outlive them.
-        value: Any = (
-            zlib.crc32(" ".join(words_in(request.system + item)).encode()) % 2 == 0
-        )
+        drawn = all_words_in(request.system + item)
+        value: Any = zlib.crc32(drawn.encode()) % 2 == 0
         if '"value": a short text' in request.system:
             value = seen or "nothing"
         return {"rationale": f"because of {seen}", "value": value}
@@ -160,29 +166,13 @@ class Imp:
             if order == "invent":
                 named.append("F999")
             if order == "unknown":
-                action = "DELETE " + " ".join(words_in(request.user))
+                action = "DELETE " + all_words_in(request.user)
             text = _text(order, f"{content} {request.user}")
-            changes.append(
-                {"action": action, "feedback": named, "text": text, "guideline": target}
-            )
+            changes.append(change(action, *named, text=text, guideline=target))
             if order == "twice":
-                changes.append(
-                    {
-                        "action": "ADD",
-                        "feedback": named * 2,
-                        "text": text + " Again.",
-                        "guideline": "",
-                    }
-                )
+                changes.append(change("ADD", *named, *named, text=f"{text} Again."))
             if order == "contradict":
-                changes.append(
-                    {
-                        "action": "NOOP",
-                        "feedback": named,
-                        "text": "On second thought.",
-                        "guideline": "",
-                    }
-                )
+                changes.append(change("NOOP", *named, text="On second thought."))
         return changes
 
 
@@ -191,7 +181,7 @@ def _merged(user: str) -> list[Any]:
     one of one, and junk."""
     rules = dict(re.findall(r"^(G\d+): (.*)$", user, re.MULTILINE))
     first = list(rules)[:2]
-    words = " ".join(words_in(" ".join(rules[name] for name in first)))
+    words = all_words_in(" ".join(rules[name] for name in first))
     return [
         {"text": f"Mind what matters here: {words}. Together.", "from": first},
         {"text": "Be on time.", "from": ["G999", *first]},
@@ -221,9 +211,8 @@ _TEXTS = {
 def _text(order: str, seen: str) -> str:
     if order == "copy":
         return (re.search(r'outputs: "([^"]+)"', seen) or ["", "x"])[1]
-    return _TEXTS.get(order, "Mind what matters here: {words}.").format(
-        words=" ".join(words_in(seen))
-    )
+    text = _TEXTS.get(order, "Mind what matters here: {words}.")
+    return text.format(words=all_words_in(seen))
 
 
 # -- feedback --------------------------------------------------------------------------
@@ -245,11 +234,7 @@ def row(
         "outputs": f"the answer to case{case} is a long text of more than eight words",
     }
     given = {"id": f"t-{case}", "source": source, "value": value, "rationale": comment}
-    return {
-        name: each
-        for name, each in (content | given | fields).items()
-        if each is not None
-    }
+    return given_in(content | given | fields)
 
 
 def own_words(
@@ -257,14 +242,10 @@ def own_words(
 ) -> set[str]:
     """The unique words in `rows` that `others` do not hold."""
 
-    def of(some: Iterable[Mapping[str, Any]]) -> set[str]:
-        return {
-            word
-            for each in some
-            for word in words_in(" ".join(map(str, each.values())))
-        }
-
-    return of(rows) - of(others)
+    found: set[str] = set()
+    for each in rows:
+        found.update(words_in(" ".join(map(str, each.values()))))
+    return found - own_words(others) if others else found
 
 
 def divide(
@@ -287,9 +268,8 @@ def in_state(judge: Judge, state: str) -> set[str]:
 
 def reason(judge: Judge, key: str) -> str:
     """Why a piece of feedback is in its state."""
-    return next(
-        entry.reason for entry in judge.memory.ledger() if str(entry.key) == key
-    )
+    (said,) = (e.reason for e in judge.memory.ledger() if str(e.key) == key)
+    return said
 
 
 def without(memory: Memory, *ids: str) -> Memory:
@@ -308,25 +288,20 @@ def batches(
 ) -> list[RawRow]:
     """Feedback by up to three people on up to five cases, some of them with the content
     of another."""
+    verdicts = [""]
+    if faults:
+        verdicts = ["", "", "", *(f" verdict:{name}" for name in FAULTS)]
+    people = st.sets(st.sampled_from(["ana", "ben", "cleo"]), min_size=1)
     rows: list[RawRow] = []
     for case in range(1, draw(st.integers(1, 5)) + 1):
         duplicate = draw(st.integers(0, 9)) == 0 and case > 1
-        fault = (
-            draw(
-                st.sampled_from(["", "", "", *(f" verdict:{name}" for name in FAULTS)])
-            )
-            if faults
-            else ""
-        )
-        for source in sorted(
-            draw(st.sets(st.sampled_from(["ana", "ben", "cleo"]), min_size=1))
-        ):
+        fault = draw(st.sampled_from(verdicts))
+        for source in sorted(draw(people)):
             order = draw(st.none() | st.sampled_from(orders))
             value = draw(st.booleans() if order is None else st.none() | st.booleans())
             one = row(case, source, order, value=value)
-            if duplicate:
-                first = next(each for each in rows if each["id"] == "t-1")
-                one |= {"inputs": first["inputs"], "outputs": first["outputs"]}
+            if duplicate:  # the first row is one of case 1
+                one |= {"inputs": rows[0]["inputs"], "outputs": rows[0]["outputs"]}
             else:
                 one["outputs"] += fault
             if faults and order is not None and draw(st.integers(0, 2)) == 0:
@@ -373,6 +348,5 @@ def text_of(memory: Memory, *, tombstones: bool = True) -> str:
 
 
 def prompts_of(model: ScriptedChatModel, start: int = 0) -> str:
-    return "\n".join(
-        asked.system + "\n" + asked.user for asked in model.requests[start:]
-    )
+    asked = model.requests[start:]
+    return "\n".join(f"{request.system}\n{request.user}" for request in asked)

@@ -23,12 +23,19 @@ from mlflow.entities import AssessmentSource
 from mlflow.exceptions import MlflowException
 from mlflow.genai.judges import make_judge
 
+from memalign.integrations.mlflow import MemAlignOptimizer
 from memalign.models.base import ChatRequest
 from tests.support.endpoint import Answer, Body, Endpoint, system_of, user_of
 from tests.support.learning import changes_of
+from tests.support.patience import PATIENCE
+from tests.support.rows import RawRow
 from tests.support.world import World
 
 INSTRUCTIONS = "Is the answer kind? Question: {{ inputs }} Answer: {{ outputs }}"
+THEIR_RECORD = re.compile(
+    r'^  "id": (\d+),$.*?"rationale": "(?:say: )?(.*?)",?$', re.MULTILINE | re.DOTALL
+)
+"""A piece of feedback in the prompt of MLflow's own optimizer: its number and its rule."""
 
 
 class Mind(World):
@@ -38,23 +45,26 @@ class Mind(World):
     other: Any = staticmethod(lambda _: {"result": True, "rationale": "looked"})
 
     def answer(self, body: Body) -> Answer:
-        name = (
-            (body.get("response_format") or {}).get("json_schema", {}).get("name", "")
-        )
+        name = schema_name(body)
         if name not in ("judgment", "changes"):
             return json.dumps(self.other(body))
         user = user_of(body)
-        if (
-            name == "judgment" and 'outputs: "' not in user
-        ):  # a conversation is known by its last answer
+        # A conversation is known by its last answer.
+        if name == "judgment" and 'outputs: "' not in user:
             last = re.findall(r"answer \w+", user)[-1]
             user += f'\noutputs: "{last}"'
-        reply = self(
-            ChatRequest(system=system_of(body), user=user, schema={}, schema_name=name)
+        asked = ChatRequest(
+            system=system_of(body), user=user, schema={}, schema_name=name
         )
-        if isinstance(reply, dict):
-            return reply
-        raise AssertionError(reply)
+        reply = self(asked)
+        assert isinstance(reply, dict), reply
+        return reply
+
+
+def schema_name(body: Body) -> str:
+    """The name of the schema that is asked for; "" where none is."""
+    wanted = body.get("response_format") or {}
+    return str(wanted.get("json_schema", {}).get("name", ""))
 
 
 def following(rules: frozenset[str], item: str) -> bool:
@@ -127,48 +137,55 @@ def fetched(*ids: str) -> list[Any]:
     return [mlflow.get_trace(each) for each in ids]
 
 
+def taught(*ids: str, **changes: Any) -> Any:
+    """A judge that learned from these traces."""
+    return MemAlignOptimizer().align(tone_judge(**changes), fetched(*ids))
+
+
+def rules_of(judge: Any) -> list[str]:
+    return [guideline.guideline_text for guideline in judge._semantic_memory]
+
+
+def item(number: int) -> RawRow:
+    """What a judge is asked about, much as a trace of this number has it."""
+    question = {"question": f"question {number}, as of today"}
+    return {"inputs": question, "outputs": f"answer {number}"}
+
+
 def as_mlflow_asks(body: Body) -> dict[str, Any]:
     """The same model as MLflow's own optimizer and judges ask it: `say: case 3 is
     unkind` becomes that guideline."""
     prompt = system_of(body) + user_of(body)
     if "source_trace_ids" in prompt:
         said: dict[str, list[int]] = {}
-        for number, rule in re.findall(
-            r'^  "id": (\d+),$.*?"rationale": "(?:say: )?(.*?)",?$',
-            prompt,
-            re.MULTILINE | re.DOTALL,
-        ):
+        for number, rule in THEIR_RECORD.findall(prompt):
             said.setdefault(rule, []).append(int(number))
-        return {
-            "guidelines": [
-                {"guideline_text": rule, "source_trace_ids": ids}
-                for rule, ids in said.items()
-            ]
-        }
+        guidelines = []
+        for rule, ids in said.items():
+            guidelines.append({"guideline_text": rule, "source_trace_ids": ids})
+        return {"guidelines": guidelines}
     asked = re.findall(r"answer (\w+)", user_of(body)) or ["nothing"]
-    rules = re.findall(
-        r"^  - (.*?)\.?$", prompt.partition("Distilled Guidelines")[2], re.MULTILINE
-    )
-    return {"result": following(frozenset(rules), asked[-1]), "rationale": "so"}
+    learned = prompt.partition("Distilled Guidelines")[2]
+    rules = frozenset(re.findall(r"^  - (.*?)\.?$", learned, re.MULTILINE))
+    return {"result": following(rules, asked[-1]), "rationale": "so"}
 
 
 def teachable(body: Body) -> Any:
     """The model of the demo: sends all replies, until it was told that an upset
     customer wants an apology."""
-    name = (body.get("response_format") or {}).get("json_schema", {}).get("name", "")
+    name = schema_name(body)
+    user = user_of(body)
     if name == "changes":
-        return changes_of(user_of(body))
-    if "source_trace_ids" in user_of(body):
+        return changes_of(user)
+    if "source_trace_ids" in user:
         return as_mlflow_asks(body)
-    upset = "furious" in user_of(body).rpartition("Now judge this item:")[2]
+    upset = "furious" in user.rpartition("Now judge this item:")[2]
     value = not (upset and "say sorry first" in system_of(body))
     if name == "judgment":
         return {"rationale": "so", "value": value}
-    return (
-        json.dumps({"result": value, "rationale": "so"})
-        if not name or name == "ResponseFormat"
-        else {}
-    )
+    if name in ("", "ResponseFormat"):
+        return json.dumps({"result": value, "rationale": "so"})
+    return {}
 
 
 def mlflows_optimizer() -> Any:
@@ -183,10 +200,10 @@ def mlflows_optimizer() -> Any:
 
 @contextmanager
 def tracking_server(folder: Path, store: str) -> Iterator[str]:
-    """The address of an MLflow tracking server over `store`, with its artifacts in `folder`, while the block lasts.
+    """The address of an MLflow tracking server over `store`, while the block lasts.
 
-    It has a connection for each of its threads: of SQLite's fifteen the server has more threads, and on a busy machine
-    those that wait half a minute are refused.
+    Its artifacts are in `folder`. It has a connection for each of its threads: SQLite's
+    fifteen are fewer than those, and on a busy machine whoever waits half a minute is refused.
     """
     settings = {
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
@@ -198,51 +215,37 @@ def tracking_server(folder: Path, store: str) -> Iterator[str]:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port = int(listener.getsockname()[1])
-    command = [
-        sys.executable,
-        "-m",
-        "mlflow",
-        "server",
-        "--backend-store-uri",
-        store,
-        "--workers",
-        "1",
-    ]
-    command += [
-        "--artifacts-destination",
-        (folder / "artifacts").as_uri(),
-        "--host",
-        "127.0.0.1",
-        "--port",
-        str(port),
-    ]
+    address = f"http://127.0.0.1:{port}"
+    options = f"--workers 1 --host 127.0.0.1 --port {port} --backend-store-uri"
+    artifacts = ["--artifacts-destination", (folder / "artifacts").as_uri()]
+    command = [sys.executable, "-m", "mlflow", "server", *options.split(), store]
+    log = folder / "log"
     with (
-        (folder / "log").open("w") as log,
+        log.open("w") as written,
         subprocess.Popen(
-            command,
-            stdout=log,
-            stderr=log,
+            command + artifacts,
+            stdout=written,
+            stderr=written,
             cwd=folder,
             start_new_session=True,
             env=dict(os.environ) | settings,
         ) as process,
     ):
         try:
-            deadline = time.monotonic() + 600
-            while True:
-                with (
-                    suppress(OSError),
-                    urllib.request.urlopen(
-                        f"http://127.0.0.1:{port}/health", timeout=5
-                    ),
-                ):
-                    break
-                assert process.poll() is None, (folder / "log").read_text()
-                assert time.monotonic() < deadline, (folder / "log").read_text()
+            deadline = time.monotonic() + PATIENCE
+            while not healthy(address):
+                assert process.poll() is None, log.read_text()
+                assert time.monotonic() < deadline, log.read_text()
                 time.sleep(0.3)
-            yield f"http://127.0.0.1:{port}"
+            yield address
         finally:
             os.killpg(process.pid, 15)  # its workers, too
+
+
+def healthy(address: str) -> bool:
+    with suppress(OSError), urllib.request.urlopen(f"{address}/health", timeout=5):
+        return True
+    return False
 
 
 def gateway_model(endpoint: Endpoint, name: str) -> str:

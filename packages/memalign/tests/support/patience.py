@@ -11,9 +11,10 @@ PATIENCE = 600.0
 
 
 def takes_linear_time(call: Callable[[str], object], text: str) -> bool:
-    """Whether `call` of a text takes no more than eight times what it takes of an eighth of it, threefold for accidents.
+    """Whether `call` of a text takes no more than eight times what it takes of an eighth of it.
 
-    Counted in seconds of this thread's own work, so that a busy machine changes nothing; the square would be 64 times.
+    That is threefold for accidents; the square would be 64 times. Counted in seconds of this
+    thread's own work, so that a busy machine changes nothing.
     """
 
     def seconds(part: str) -> float:
@@ -21,7 +22,7 @@ def takes_linear_time(call: Callable[[str], object], text: str) -> bool:
         call(part)
         return time.thread_time() - started
 
-    part, whole = (
-        min(seconds(some) for _ in range(2)) for some in (text[: len(text) // 8], text)
-    )
+    eighth = text[: len(text) // 8]
+    part = min(seconds(eighth), seconds(eighth))
+    whole = min(seconds(text), seconds(text))
     return whole < 24 * part + 0.02

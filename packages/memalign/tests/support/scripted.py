@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from memalign import Example, Judge
-from memalign.memory import Annotation, Case
+from memalign.memory import Annotation, Case, PreAlignmentVerdict
 from memalign.models.base import ChatRequest, Limits
 from memalign.testing import HashEmbedding, ScriptedChatModel
 
@@ -49,21 +49,16 @@ def case(
     *,
     rationale: str | None = None,
     vector: Sequence[float] = (),
-    **fields: Any,
+    pre_alignment: PreAlignmentVerdict | None = None,
+    **content: Any,
 ) -> Case:
-    """A case that Ana labelled; what is no field of a case is content."""
-    own = (
-        {"pre_alignment": fields.pop("pre_alignment")}
-        if "pre_alignment" in fields
-        else {}
-    )
+    """A case that Ana labelled."""
+    label = Annotation(id=name, source="ana", value=value, rationale=rationale)
     return Case(
-        example=Example(id=name, **fields),
-        annotations=(
-            Annotation(id=name, source="ana", value=value, rationale=rationale),
-        ),
+        example=Example(id=name, **content),
+        annotations=(label,),
         vector=struct.pack(f"<{len(vector)}f", *vector) or None,
-        **own,
+        pre_alignment=pre_alignment,
     )
 
 
@@ -84,9 +79,8 @@ def by_kind(**answers: Any) -> Callable[[ChatRequest], Any]:
 
 def records_in(request: ChatRequest) -> list[str]:
     """The labels of the feedback that a distillation is asked about."""
-    labels: list[str] = request.schema["properties"]["changes"]["items"]["properties"][
-        "feedback"
-    ]["items"]["enum"]
+    change = request.schema["properties"]["changes"]["items"]
+    labels: list[str] = change["properties"]["feedback"]["items"]["enum"]
     return labels
 
 

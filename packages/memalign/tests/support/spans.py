@@ -23,42 +23,46 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     outputs: Any = None
     attributes: dict[str, Any] = {}
 
+    @property
+    def end(self) -> int:
+        return self.start + round(self.seconds * 1e9)
+
 
 def otlp(steps: list[Step]) -> dict[str, Any]:
     """OpenTelemetry's JSON export, spread over two resources."""
 
-    def span(number: int, step: Step) -> dict[str, Any]:
+    spans = []
+    for number, step in enumerate(steps):
         held: dict[str, Any] = dict(step.attributes)
         if step.kind:
             held["openinference.span.kind"] = step.kind
         for name, value in (("input", step.inputs), ("output", step.outputs)):
-            held |= {f"{name}.mime_type": "application/json"}
-            held |= {f"{name}.value": json.dumps(value)} if value is not None else {}
-        return {
+            held[f"{name}.mime_type"] = "application/json"
+            if value is not None:
+                held[f"{name}.value"] = json.dumps(value)
+        span = {
             "traceId": "5b8efff798038103d269b633813fc60c",
             "spanId": f"{number + 1:016x}",
             "parentSpanId": "" if step.parent is None else f"{step.parent + 1:016x}",
             "name": step.name,
             "kind": 1,
             "startTimeUnixNano": str(step.start),
-            "endTimeUnixNano": str(step.start + round(step.seconds * 1e9)),
-            "attributes": [
-                {"key": key, "value": _any_value(value)} for key, value in held.items()
-            ],
+            "endTimeUnixNano": str(step.end),
+            "attributes": _key_values(held),
             "status": {"code": 2} if step.failed else {},
         }
-
-    spans = [span(number, step) for number, step in enumerate(steps)]
+        spans.append(span)
     middle = len(spans) // 2
-    return {
-        "resourceSpans": [
-            {"scopeSpans": [{"spans": part}]}
-            for part in (spans[:middle], spans[middle:])
-        ]
-    }
+    first = {"scopeSpans": [{"spans": spans[:middle]}]}
+    second = {"scopeSpans": [{"spans": spans[middle:]}]}
+    return {"resourceSpans": [first, second]}
 
 
 _VALUES = {bool: "boolValue", float: "doubleValue", str: "stringValue"}
+
+
+def _key_values(held: dict[str, Any]) -> list[dict[str, Any]]:
+    return [{"key": key, "value": _any_value(value)} for key, value in held.items()]
 
 
 def _any_value(value: Any) -> dict[str, Any]:
@@ -66,83 +70,61 @@ def _any_value(value: Any) -> dict[str, Any]:
         case list():
             return {"arrayValue": {"values": [_any_value(each) for each in value]}}
         case dict():
-            return {
-                "kvlistValue": {
-                    "values": [
-                        {"key": k, "value": _any_value(v)} for k, v in value.items()
-                    ]
-                }
-            }
-    return (
-        {_VALUES[type(value)]: value}
-        if type(value) in _VALUES
-        else {"intValue": str(value)}
-    )
+            return {"kvlistValue": {"values": _key_values(value)}}
+        case bool() | float() | str():
+            return {_VALUES[type(value)]: value}
+    return {"intValue": str(value)}
 
 
 def flat(steps: list[Step]) -> list[dict[str, Any]]:
     """A list of spans, as home-made tracers write them."""
-    return [
-        {
+    spans = []
+    for number, step in enumerate(steps):
+        span = {
             "span_id": f"s-{number}",
             "parent_id": None if step.parent is None else f"s-{step.parent}",
             "name": step.name,
             "type": step.kind,
             "status": "ERROR" if step.failed else "UNSET",
             "start_time": step.start,
-            "end_time": step.start + round(step.seconds * 1e9),
+            "end_time": step.end,
             "inputs": step.inputs,
             "outputs": step.outputs,
             "attributes": step.attributes,
         }
-        for number, step in enumerate(steps)
-    ]
+        spans.append(span)
+    return spans
 
 
 def mlflow(steps: list[Step]) -> dict[str, Any]:
     """MLflow's trace, with what people said of it."""
+    spans = []
+    for number, step in enumerate(steps):
+        attributes = {
+            "mlflow.traceRequestId": '"tr-1"',
+            "mlflow.spanType": json.dumps(step.kind or "UNKNOWN"),
+        }
+        if step.inputs is not None:
+            attributes["mlflow.spanInputs"] = json.dumps(step.inputs)
+        if step.outputs is not None:
+            attributes["mlflow.spanOutputs"] = json.dumps(step.outputs)
+        status = "STATUS_CODE_ERROR" if step.failed else "STATUS_CODE_UNSET"
+        span: dict[str, Any] = {
+            "trace_id": "W473",
+            "span_id": f"{number:x}A==",
+            "parent_span_id": None if step.parent is None else f"{step.parent:x}A==",
+            "name": step.name,
+            "start_time_unix_nano": step.start,
+            "end_time_unix_nano": step.end,
+            "status": {"code": status, "message": ""},
+            "events": [],
+            "attributes": attributes | step.attributes,
+        }
+        spans.append(span)
+    said = {"name": "good", "feedback": {"value": False}}
     return {
-        "info": {
-            "trace_id": "tr-1",
-            "assessments": [{"name": "good", "feedback": {"value": False}}],
-        },
-        "data": {
-            "spans": [
-                {
-                    "trace_id": "W473",
-                    "span_id": f"{number:x}A==",
-                    "parent_span_id": None
-                    if step.parent is None
-                    else f"{step.parent:x}A==",
-                    "name": step.name,
-                    "start_time_unix_nano": step.start,
-                    "end_time_unix_nano": step.start + round(step.seconds * 1e9),
-                    "status": {
-                        "code": "STATUS_CODE_ERROR"
-                        if step.failed
-                        else "STATUS_CODE_UNSET",
-                        "message": "",
-                    },
-                    "events": [],
-                    "attributes": {
-                        "mlflow.traceRequestId": '"tr-1"',
-                        "mlflow.spanType": json.dumps(step.kind or "UNKNOWN"),
-                        **(
-                            {}
-                            if step.inputs is None
-                            else {"mlflow.spanInputs": json.dumps(step.inputs)}
-                        ),
-                        **(
-                            {}
-                            if step.outputs is None
-                            else {"mlflow.spanOutputs": json.dumps(step.outputs)}
-                        ),
-                        **step.attributes,
-                    },
-                }
-                for number, step in enumerate(steps)
-            ]
-        },
+        "info": {"trace_id": "tr-1", "assessments": [said]},
+        "data": {"spans": spans},
     }
 
 
@@ -157,6 +139,9 @@ _anything = st.recursive(
     ),
     max_leaves=4,
 )
+_attributes = st.dictionaries(
+    st.sampled_from(["model", "temperature.set"]), st.integers(1, 9), max_size=2
+)
 # A number alone is a text where tracers write JSON inside a text.
 _json = (
     st.none()
@@ -169,24 +154,19 @@ _json = (
 @st.composite
 def runs(draw: st.DrawFn, *, most: int = 8) -> list[Step]:
     """Runs of any shape; every step starts later than the one before."""
-    count = draw(st.integers(1, most))
-    return [
-        Step(
-            parent=draw(st.none() | st.integers(0, number - 1)) if number else None,
-            name=draw(st.sampled_from(["agent", "look up", "chat", "größe"])),
-            kind=draw(st.sampled_from(["", "LLM", "TOOL", "AGENT"])),
-            failed=draw(st.booleans()),
-            start=1_700_000_000_000_000_000 + number * 1_000_000,
-            seconds=draw(st.integers(0, 50)) / 10,
-            inputs=draw(_json),
-            outputs=draw(_json),
-            attributes=draw(
-                st.dictionaries(
-                    st.sampled_from(["model", "temperature.set"]),
-                    st.integers(1, 9),
-                    max_size=2,
-                )
-            ),
+    steps = []
+    for number in range(draw(st.integers(1, most))):
+        step = st.builds(
+            Step,
+            parent=st.none() | st.integers(0, number - 1) if number else st.none(),
+            name=st.sampled_from(["agent", "look up", "chat", "größe"]),
+            kind=st.sampled_from(["", "LLM", "TOOL", "AGENT"]),
+            failed=st.booleans(),
+            start=st.just(1_700_000_000_000_000_000 + number * 1_000_000),
+            seconds=st.integers(0, 50).map(lambda tenths: tenths / 10),
+            inputs=_json,
+            outputs=_json,
+            attributes=_attributes,
         )
-        for number in range(count)
-    ]
+        steps.append(draw(step))
+    return steps

@@ -1,7 +1,7 @@
-"""A model that does what its rules say: what it answers follows from the guidelines in its prompt, as a test lays down.
+"""A model whose answers follow from the guidelines in its prompt, as a test lays down.
 
-Experts say their rule in so many words (`say: Be brief.`), and the model writes just that rule. Verdicts are a function
-of the rules in the prompt and of the item.
+Experts say their rule in so many words (`say: Be brief.`), and the model writes just that rule.
+Verdicts are a function of the rules in the prompt and of the item.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ from memalign.errors import ModelUnavailable
 from memalign.models.base import ChatRequest
 from memalign.testing import ScriptedAnswer, ScriptedChatModel
 from tests.support.learning import RECORD, bare
-from tests.support.rows import RawRow
+from tests.support.rows import RawRow, given_in
+from tests.support.scripted import change
 
 Verdict = Callable[[frozenset[str], str], bool]
 """The rules in the prompt and the number of the item's case, as text, to a verdict."""
 
 _RULE = re.compile(r"^(?:-|(G\d+):) (.*)$", re.MULTILINE)
+_ACTIONS = {"say": "ADD", "revise": "REVISE", "support": "SUPPORT", "pass": "NOOP"}
 _ITEM = re.compile(r'outputs: "answer (\w+)"')
 _COMMENT = re.compile(r"^expert's comment: \"(\w+): (.*?)\"$", re.MULTILINE)
 
@@ -33,18 +35,18 @@ class World:
         self.down: set[str] = set()
 
     def __call__(self, request: ChatRequest) -> ScriptedAnswer:
-        if any(
-            name == request.schema_name or name in request.user for name in self.down
-        ):
-            return ModelUnavailable("down: HTTP 503")
+        for name in self.down:
+            if name == request.schema_name or name in request.user:
+                return ModelUnavailable("down: HTTP 503")
         match request.schema_name:
             case "judgment":
                 value = self.verdict(rules_in(request), _ITEM.findall(request.user)[-1])
-                applied = [name for name, _ in _RULE.findall(request.system) if name]
-                findings = [
-                    {"guideline": name, "evidence": "", "value": value}
-                    for name in applied
-                ]
+                findings = []
+                for name, _ in _RULE.findall(request.system):
+                    if name:
+                        findings.append(
+                            {"guideline": name, "evidence": "", "value": value}
+                        )
                 return {"findings": findings, "rationale": "so it is", "value": value}
             case "merged":
                 return {"guidelines": []}
@@ -58,21 +60,15 @@ def _changes(user: str) -> Iterable[dict[str, Any]]:
     for label, _, comment in RECORD.findall(new):
         words = _COMMENT.search(comment)
         order, text = words.groups() if words else ("pass", "")
-        action = {
-            "say": "ADD",
-            "revise": "REVISE",
-            "support": "SUPPORT",
-            "pass": "NOOP",
-        }[order]
+        action = _ACTIONS[order]
         target = known[-1] if known and action in ("REVISE", "SUPPORT") else ""
-        yield {"action": action, "feedback": [label], "text": text, "guideline": target}
+        yield change(action, label, text=text, guideline=target)
 
 
 def rules_in(request: ChatRequest) -> frozenset[str]:
     """The guidelines that a judge's prompt shows."""
-    return frozenset(
-        text for _, text in _RULE.findall(f"{request.system}\n{request.user}")
-    )
+    shown = _RULE.findall(f"{request.system}\n{request.user}")
+    return frozenset(text for _, text in shown)
 
 
 def said(
@@ -91,9 +87,9 @@ def said(
         "inputs": f"question {case}",
         "outputs": f"answer {case}",
         "value": value,
+        "rationale": rule and f"{order}: {rule}",
     }
-    words = {"rationale": rule and f"{order}: {rule}"}
-    return {name: each for name, each in (row | words).items() if each is not None}
+    return given_in(row)
 
 
 def labelled(cases: Iterable[int | str], value: bool) -> list[RawRow]:
