@@ -1,7 +1,7 @@
-"""Exports made by the classes of each tool's own client, by the lines of the page: each trace is one example.
+"""Exports by the lines of the page and the classes of each tool's own client.
 
-A tool that is not installed is left out. Its server is one on loopback, whose answers its own classes write where it
-has some.
+Each trace is one example. A tool that is not installed is left out. Its server is one on
+loopback, whose answers its own classes write where it has some.
 """
 
 from __future__ import annotations
@@ -60,11 +60,9 @@ def served(answer: Callable[[str], Any]) -> Iterator[str]:
 
 def page_lines(tool: str) -> dict[str, Any]:
     """Run the lines of the page that write the file, and those that export from a tool."""
-    blocks = re.findall(
-        r"^```python\n(.*?)^```$", PAGE.read_text("utf-8"), re.DOTALL | re.MULTILINE
-    )
+    page = PAGE.read_text("utf-8")
     names: dict[str, Any] = {}
-    for block in blocks:
+    for block in re.findall(r"(?ms)^```python\n(.*?)^```$", page):
         if "def save" in block or f"from {tool}" in block:
             exec(block, names)
     return names
@@ -79,11 +77,11 @@ def check(path: Path) -> None:
     tree = span_tree(row.fields["trace"])
     assert tree is not None
     assert not tree.notes
-    seen = [
-        (span.name, span.kind.upper(), span.depth, span.seconds) for span in tree.spans
-    ]
-    assert seen == [("agent", "CHAIN", 0, 2.0), ("look up", "TOOL", 1, 1.0)]
-    assert [span.status == "error" for span in tree.spans] == [False, True]
+    agent, look_up = tree.spans
+    assert (agent.name, agent.kind.upper(), agent.depth) == ("agent", "CHAIN", 0)
+    assert (look_up.name, look_up.kind.upper(), look_up.depth) == ("look up", "TOOL", 1)
+    assert (agent.seconds, look_up.seconds) == (2.0, 1.0)
+    assert agent.status != look_up.status == "error"
     assert "bookmarked" not in repr(tree)
     assert "reviewed" not in repr(tree)
 
@@ -200,9 +198,7 @@ def test_langsmith(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         status="ERROR",
         error="late",
     )
-    items = [
-        json.loads(run.model_dump_json(exclude_none=True)) for run in (agent, look_up)
-    ]
+    items = [run.model_dump(mode="json", exclude_none=True) for run in (agent, look_up)]
     number = "6a3d7bd3-8d43-4a7c-9d1c-0b7f8e6f1a11"
     project = {
         "id": number,
@@ -227,18 +223,19 @@ def test_langsmith(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_opentelemetry(tmp_path: Path) -> None:
     sdk = pytest.importorskip("opentelemetry.sdk.trace")
     api = pytest.importorskip("opentelemetry.trace")
-    moments = [round(moment.timestamp() * 1e9) for moment in (BEGAN, LATER, ENDED)]
+    began = round(BEGAN.timestamp() * 1e9)
+    second = 1_000_000_000
     tracer = sdk.TracerProvider().get_tracer("shop")
-    agent = tracer.start_span("agent", start_time=moments[0])
+    agent = tracer.start_span("agent", start_time=began)
     agent.set_attribute("openinference.span.kind", "CHAIN")
     agent.set_attribute("input.value", "My order is late.")
     agent.set_attribute("output.value", "It is in transit.")
     below = api.set_span_in_context(agent)
-    look_up = tracer.start_span("look up", context=below, start_time=moments[1])
+    look_up = tracer.start_span("look up", context=below, start_time=began + second)
     look_up.set_attribute("openinference.span.kind", "TOOL")
     look_up.set_status(api.Status(api.StatusCode.ERROR, "late"))
-    look_up.end(moments[2])
-    agent.end(moments[2])
+    look_up.end(began + 2 * second)
+    agent.end(began + 2 * second)
     spans = [json.loads(span.to_json()) for span in (look_up, agent)]
     page_lines("nothing")["save"](spans)
     check(tmp_path / "spans.json")

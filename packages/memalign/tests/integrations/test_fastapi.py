@@ -29,8 +29,7 @@ def test_a_typed_endpoint_takes_items_and_gives_judgments() -> None:
     )
     assert answer.status_code == 200
     judgment = Judgment.from_dict(answer.json())
-    assert judgment == msgspec.structs.replace(
-        JUDGE(outputs="Hello", id="t-9"), usage=judgment.usage
-    )
+    here = JUDGE(outputs="Hello", id="t-9")
+    assert judgment == msgspec.structs.replace(here, usage=judgment.usage)
     for body in ({"outputs": "no id"}, {"id": "t"}, {"id": 3, "outputs": "x"}, "text"):
         assert client.post("/typed", json=body).status_code == 422

@@ -1,4 +1,4 @@
-"""One task of an engine keeps to its part of the job's limits, and a row that fails is a row with an error."""
+"""One task of an engine keeps to its part of the limits; a row that fails has an error."""
 
 from __future__ import annotations
 
@@ -65,9 +65,12 @@ def test_what_is_no_limit_is_refused(limits: Any) -> None:
 def test_a_task_spends_its_part_over_all_tables() -> None:
     model = paid(0.5)
     task = EngineTask(judge_of(model), 2, max_cost=3.2)
-    errors = [error for _ in range(2) for error in task(rows(3))["error"].to_pylist()]
-    assert errors.count(None) == 3 == len(model.requests)
-    assert all("NotJudged" in error and "$1.6" in error for error in errors if error)
+    tables = [task(rows(3)), task(rows(3))]
+    errors = pa.concat_tables(tables)["error"].drop_null().to_pylist()
+    assert len(errors) == len(model.requests) == 3
+    for error in errors:
+        assert "NotJudged" in error
+        assert "$1.6" in error
 
 
 @pytest.mark.parametrize(
@@ -111,33 +114,25 @@ def test_ids_keep_their_type_and_blanks_and_may_be_equal() -> None:
     verdicts = task(table)
     assert verdicts["id"].type == pa.int64()
     assert verdicts["id"].to_pylist() == [7, 7, None, 9]
-    assert [error is None for error in verdicts["error"].to_pylist()] == [
-        True,
-        True,
-        False,
-        False,
-    ]
+    assert verdicts["error"].is_null().to_pylist() == [True, True, False, False]
     assert verdicts["note"].to_pylist() == ["x", "y", "z", "w"]
-    parts = [task(table.slice(n, 1)) for n in range(4)]
-    assert pa.concat_tables(parts).drop_columns(["cost"]) == verdicts.drop_columns(
-        ["cost"]
-    )
-    blank = EngineTask(judge_of(model), 1)(
-        pa.table({"id": [" 6 ", "  "], "outputs": ["a", "b"]})
-    )
+    parts = pa.concat_tables([task(table.slice(n, 1)) for n in range(4)])
+    assert parts.drop_columns(["cost"]) == verdicts.drop_columns(["cost"])
+    blanks = pa.table({"id": [" 6 ", "  "], "outputs": ["a", "b"]})
+    blank = EngineTask(judge_of(model), 1)(blanks)
     assert blank["id"].to_pylist() == [" 6 ", "  "]
     assert blank["error"].to_pylist()[0] is None
 
 
 def test_a_column_that_cannot_be_kept_is_named() -> None:
+    judge = judge_of(paid(0.5))
+    columns = ["id", "outputs", "cost"]
     for name, why in (
         ("gone", "no column of the rows"),
         ("cost", "a column of the verdicts; rename it"),
     ):
         with pytest.raises(InputError, match=f"'{name}' cannot be kept: it is {why}"):
-            EngineTask(
-                judge_of(paid(0.5)), 1, columns=["id", "outputs", "cost"], keep=[name]
-            )
+            EngineTask(judge, 1, columns=columns, keep=[name])
 
 
 def test_a_limit_without_a_price_is_refused_before_the_job(
@@ -145,10 +140,8 @@ def test_a_limit_without_a_price_is_refused_before_the_job(
 ) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
     judge = judge_of("openai:nobody-knows-it")
-    with pytest.raises(
-        ConfigurationError,
-        match="max_cost cannot hold, because the price of openai:nobody-knows-it",
-    ):
+    reason = "max_cost cannot hold, because the price of openai:nobody-knows-it"
+    with pytest.raises(ConfigurationError, match=reason):
         EngineTask(judge, 1, max_cost=1.0)
     assert EngineTask(judge, 1, concurrency=1).judge is judge
 

@@ -16,6 +16,7 @@ from memalign.evaluation.feedback_review import review_feedback
 from memalign.io import read_examples, read_feedback
 from memalign.models.base import ChatReply
 from memalign.testing import ScriptedChatModel
+from tests.support.learning import states
 from tests.support.rows import RawRow
 from tests.support.scripted import Teacher, scripted
 
@@ -23,15 +24,26 @@ pd = pytest.importorskip("pandas")
 pl = pytest.importorskip("polars")
 pa = pytest.importorskip("pyarrow")
 
-FIELDS = ("id", "inputs", "outputs", "value", "rationale", "source")
-ROWS: list[RawRow] = [
-    dict(zip(FIELDS, row, strict=True))
-    for row in (
-        ("t-1", {"q": "Late?"}, "In transit.", False, "Cold.", "ana"),
-        ("t-2", {"q": "Thanks!"}, "Any time!", True, None, "ana"),
-        ("t-3", {"q": "Invoice?"}, "In your account.", None, "Fine.", "ben"),
-    )
+
+def said(
+    name: str, question: str, reply: str, value: object, words: str | None, by: str
+) -> RawRow:
+    return {
+        "id": name,
+        "inputs": {"q": question},
+        "outputs": reply,
+        "value": value,
+        "rationale": words,
+        "source": by,
+    }
+
+
+ROWS = [
+    said("t-1", "Late?", "In transit.", False, "Cold.", "ana"),
+    said("t-2", "Thanks!", "Any time!", True, None, "ana"),
+    said("t-3", "Invoice?", "In your account.", None, "Fine.", "ben"),
 ]
+NAMES = ["t-1", "t-2", "t-3"]
 
 
 def huggingface(rows: list[RawRow]) -> Any:
@@ -58,17 +70,17 @@ def judge() -> ma.Judge:
     return scripted(Teacher([]), instructions="Warm? {{ inputs }} {{ outputs }}")[0]
 
 
+def table_of(judgments: Any, *columns: Any) -> Any:
+    return nw.from_native(judgments.to_frame(*columns), eager_only=True)
+
+
 def test_every_kind_of_frame_reads_the_same(kind: Any) -> None:
     given = kind(ROWS)
     assert read_feedback(given).rows == read_feedback(ROWS).rows
     aligned = judge().align(given).judge
-    assert [str(entry.key) for entry in aligned.memory.ledger()] == [
-        "t-1@ana",
-        "t-2@ana",
-        "t-3@ben",
-    ]
+    assert list(states(aligned)) == ["t-1@ana", "t-2@ana", "t-3@ben"]
     assert aligned.memory.hash == judge().align(ROWS).judge.memory.hash
-    assert [each.id for each in aligned.judge_many(given)] == ["t-1", "t-2", "t-3"]
+    assert [each.id for each in aligned.judge_many(given)] == NAMES
     assert ma.evaluate(judge(), given).n == 2
     assert review_feedback(given, None).rows == 3
     assert ma.next_cases(judge(), given, n=1).ranked == 3
@@ -82,9 +94,8 @@ def test_rows_without_ids_take_their_contents_id() -> None:
     assert len(set(ids)) == 3
     for name in ids:
         assert re.fullmatch("c-.{12}", name)
-    assert feedback.notes == (
-        "the rows have no id, so 3 got one made from their content",
-    )
+    (note,) = feedback.notes
+    assert note == "the rows have no id, so 3 got one made from their content"
     assert "the rows have no id" in str(judge().align(frame).notes)
     assert [judgment.id for judgment in judge().judge_many(frame)] == ids
     with pytest.raises(InvalidRows, match="id is missing"):
@@ -118,22 +129,15 @@ def test_the_values_of_frames_become_those_of_json() -> None:
     )
     frame["outputs"] = [pd.array([1, 2]).to_numpy(), None]
     first, second = read_feedback(frame, value_type=ma.ValueType.of("bool")).rows
-    assert (first.id, first.outputs, first.value, first.rationale) == (
-        "1",
-        [1, 2],
-        True,
-        None,
+    assert first == ma.Feedback(
+        id="1",
+        inputs={"n": 1.5},
+        outputs=[1, 2],
+        value=True,
+        created_at="2026-03-01T00:00:00+00:00",
+        meta={"score": 0.5},
     )
-    assert (first.created_at, first.meta) == (
-        "2026-03-01T00:00:00+00:00",
-        {"score": 0.5},
-    )
-    assert (second.outputs, second.value, second.created_at, second.meta) == (
-        None,
-        None,
-        None,
-        {},
-    )
+    assert second == ma.Feedback(id="2", inputs="plain", rationale="Why not.")
     raw = pd.DataFrame({"id": ["a"], "outputs": [b"\x00"]})
     with pytest.raises(InvalidRows, match=r"line 1 \(a\): a: outputs holds bytes"):
         read_examples(raw)
@@ -174,7 +178,7 @@ def test_what_is_no_frame_says_what_to_give(rows: Any, message: str) -> None:
         judge().align(rows)
 
 
-# -- out ----------------------------------------------------------------------------------------------------------------
+# -- out ---------------------------------------------------------------------------
 
 
 def test_judgments_of_a_frame_become_one_of_its_library(
@@ -182,44 +186,30 @@ def test_judgments_of_a_frame_become_one_of_its_library(
 ) -> None:
     rows = kind(ROWS)
     library = type(rows).__module__.partition(".")[0]
+    if library not in ("polars", "pyarrow"):
+        library = "pandas"
     aligned = judge().align(ROWS).judge
     for judgments in (
         aligned.judge_many(rows),
         aligned.judge_many(rows, out=tmp_path / "judged.jsonl"),
     ):
-        frame = judgments.to_frame()
-        assert type(frame).__module__.startswith(
-            library if library in ("polars", "pyarrow") else "pandas"
-        )
-        table = nw.from_native(frame, eager_only=True)
+        assert type(judgments.to_frame()).__module__.startswith(library)
+        table = table_of(judgments)
         assert table.columns == ["id", "value", "confidence", "rationale", "error"]
-        assert table["id"].to_list() == ["t-1", "t-2", "t-3"]
+        assert table["id"].to_list() == NAMES
         assert table["value"].to_list() == [False, True, True]
-        columns = nw.from_native(judgments.to_frame("all"), eager_only=True).to_dict(
-            as_series=False
-        )
-        assert list(columns)[:3] == ["id", "value", "rationale"]
-        assert {
-            "calls",
-            "input_tokens",
-            "cost",
-            "seconds",
-            "findings",
-            "guideline_ids",
-            "model",
-        } <= columns.keys()
-        assert list(columns["example_ids"][0]) == list(judgments[0].example_ids)
-        assert nw.from_native(
-            judgments.to_frame(["id", "cost"]), eager_only=True
-        ).columns == [
-            "id",
-            "cost",
-        ]
-        with pytest.raises(
-            InputError,
-            match=r"a judgment has no field 'price'; it has id, value, rationale",
-        ):
+        whole = table_of(judgments, "all")
+        assert whole.columns[:3] == ["id", "value", "rationale"]
+        more = "calls input_tokens cost seconds findings guideline_ids model"
+        assert set(whole.columns).issuperset(more.split())
+        assert list(whole["example_ids"][0]) == list(judgments[0].example_ids)
+        assert table_of(judgments, ["id", "cost"]).columns == ["id", "cost"]
+        reason = "a judgment has no field 'price'; it has id, value, rationale"
+        with pytest.raises(InputError, match=reason):
             judgments.to_frame(["price"])
+
+
+def test_no_judgments_are_a_frame_without_rows() -> None:
     assert judge().judge_many([]).to_frame().shape == (0, 5)
 
 
@@ -232,13 +222,10 @@ def test_judgments_keep_the_index_that_their_rows_had() -> None:
 
 def test_costs_are_one_column_whatever_number_a_model_gives(kind: Any) -> None:
     answer = ChatReply(data={"value": True}, text="", usage=ma.Usage(calls=1, cost=0.5))
-    one = judge().replace(
-        model=ScriptedChatModel(
-            [ModelRefused("no", usage=ma.Usage(cost=1)), answer, answer]
-        )
-    )
-    frame = one.judge_many(kind(ROWS), concurrency=1).to_frame(["cost"])
-    assert nw.from_native(frame, eager_only=True)["cost"].to_list() == [1, 0.5, 0.5]
+    refusal = ModelRefused("no", usage=ma.Usage(cost=1))
+    one = judge().replace(model=ScriptedChatModel([refusal, answer, answer]))
+    judgments = one.judge_many(kind(ROWS), concurrency=1)
+    assert table_of(judgments, ["cost"])["cost"].to_list() == [1, 0.5, 0.5]
 
 
 @pytest.mark.parametrize("kind", [pd.DataFrame, pl.DataFrame])

@@ -8,28 +8,25 @@ from collections.abc import Iterator
 from contextlib import chdir
 from pathlib import Path
 
-# Read when MLflow is imported: no word to its makers, and traces that are there when they are asked for.
+# Read when MLflow is imported: no word to its makers, traces that are there when they are
+# asked for, and no question to the network about prices.
 os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
 os.environ["MLFLOW_ENABLE_ASYNC_TRACE_LOGGING"] = "false"
-os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = (
-    "True"  # else it asks the network for prices
-)
+os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
 
 with warnings.catch_warnings():
-    warnings.simplefilter(
-        "ignore"
-    )  # MLflow's own, such as of a plugin that an environment names and no longer has
+    # MLflow's own, such as of a plugin that an environment names and no longer has.
+    warnings.simplefilter("ignore")
     import mlflow
 import pytest
 
-from memalign.integrations.mlflow import MemAlignJudge, MemAlignOptimizer
+from memalign.integrations.mlflow import MemAlignJudge
 from tests.support.endpoint import Endpoint
 from tests.support.mlflow_world import (
     Mind,
-    fetched,
     following,
     lesson,
-    tone_judge,
+    taught,
     tracking_server,
 )
 
@@ -65,7 +62,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="session")
 def server(store: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of an MLflow tracking server over the same store; takes half a minute to start."""
+    """The address of an MLflow tracking server over the same store, half a minute later."""
     with tracking_server(tmp_path_factory.mktemp("server"), store) as address:
         yield address
 
@@ -75,18 +72,18 @@ def experiment(
     store: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> Iterator[str]:
     mlflow.set_tracking_uri(store)
-    name = f"{request.node.nodeid}"
+    artifacts = (tmp_path / "artifacts").as_uri()
     experiment_id = mlflow.create_experiment(
-        name, artifact_location=(tmp_path / "artifacts").as_uri()
+        request.node.nodeid, artifact_location=artifacts
     )
-    mlflow.set_experiment(name)
+    mlflow.set_experiment(experiment_id=experiment_id)
     yield experiment_id
     mlflow.set_tracking_uri(store)
 
 
 @pytest.fixture
 def on_server(server: str, experiment: str) -> str:
-    """The tracking server, with an experiment of its own: the store's ones keep their artifacts in a folder."""
+    """The tracking server; its experiment is its own, as the store's keep theirs in a folder."""
     mlflow.set_tracking_uri(server)
     mlflow.set_experiment(f"served {experiment}")
     return server
@@ -108,7 +105,5 @@ def endpoint(mind: Mind, monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
 @pytest.fixture
 def aligned(endpoint: Endpoint) -> MemAlignJudge:
     """A judge that learned from two traces, 1 and 2."""
-    judge: MemAlignJudge = tone_judge().align(
-        fetched(lesson(1), lesson(2)), MemAlignOptimizer(retrieval_k=3)
-    )
+    judge: MemAlignJudge = taught(lesson(1), lesson(2))
     return judge

@@ -1,4 +1,7 @@
-"""The demo of examples/, as a person runs it: the script, whose copy the notebook is, on a SQLite store and on a tracking server."""
+"""The demo of examples/ as a person runs it, on a SQLite store and on a tracking server.
+
+The notebook is a copy of the script.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,6 @@ import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import pytest
 from mlflow.metrics.genai import model_utils
@@ -20,6 +22,7 @@ from tests.support.mlflow_world import mlflows_optimizer, teachable
 
 EXAMPLES = Path(__file__).resolve().parents[5] / "examples"
 DEMO = EXAMPLES / "mlflow_demo.py"
+FOLDER = re.compile(r"/(home|root|Users|tmp|usr|work|private|var)/")
 KNOWS_ADDRESS = "OPENAI_BASE_URL" in Path(model_utils.__file__).read_text("utf-8")
 """Whether MLflow's own judges ask a server that OPENAI_BASE_URL names."""
 
@@ -27,9 +30,8 @@ KNOWS_ADDRESS = "OPENAI_BASE_URL" in Path(model_utils.__file__).read_text("utf-8
 def steps(printed: str) -> None:
     """What any model must have led to; the verdicts themselves are the model's."""
     assert printed.count("after: ") == 2
-    assert printed.count("before: ") == (
-        0 if "model: local:" in printed else 2
-    )  # MLflow asks none in this process
+    local = "model: local:" in printed  # MLflow asks no model in this process
+    assert printed.count("before: ") == (0 if local else 2)
     distilled = re.search(
         r"aligned: \d learned(?:.|\n)*Distilled Guidelines \((\d)\):", printed
     )
@@ -58,22 +60,16 @@ def learned(printed: str) -> None:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch, store: str) -> Iterator[None]:
     with Endpoint(teachable) as endpoint:
-        variables = {
-            "OPENAI_API_KEY": "none",
-            "MEMALIGN_MODEL": "openai:/small",
-            "MLFLOW_TRACKING_URI": store,
-        }
-        variables |= {
-            "OPENAI_BASE_URL": endpoint.base_url,
-            "OPENAI_API_BASE": endpoint.base_url,
-        }
-        for name, value in variables.items():
-            monkeypatch.setenv(name, value)
+        monkeypatch.setenv("OPENAI_API_KEY", "none")
+        monkeypatch.setenv("MEMALIGN_MODEL", "openai:/small")
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", store)
+        monkeypatch.setenv("OPENAI_BASE_URL", endpoint.base_url)
+        monkeypatch.setenv("OPENAI_API_BASE", endpoint.base_url)
         yield
 
 
 def demo() -> str:
-    """The demo's program; an MLflow whose own judges know no OPENAI_BASE_URL is given it as an argument."""
+    """The demo's program; it tells the address to an MLflow that knows no OPENAI_BASE_URL."""
     program = DEMO.read_text("utf-8")
     if KNOWS_ADDRESS:
         return program
@@ -97,66 +93,51 @@ def test_the_import_alone_changes_nothing_that_mlflows_demo_prints(capsys):
     runs = []
     for module in ("mlflow.genai.judges.optimizers", "memalign.integrations.mlflow"):
         exec(compile(mlflows_own(module), DEMO.name, "exec"), {"__name__": "__main__"})
-        lines = capsys.readouterr().out.splitlines()
-        results = [
-            line
-            for line in lines
-            if re.match("before|after|semantic|registered|loaded|evaluated", line)
-        ]
-        runs.append(
-            (results, sorted(line for line in lines if line.startswith("  - ")))
+        printed = capsys.readouterr().out
+        results = re.findall(
+            r"^(?:before|after|semantic|registered|loaded|evaluated).*$",
+            printed,
+            re.MULTILINE,
         )
+        rules = sorted(re.findall(r"^  - .*$", printed, re.MULTILINE))
+        assert (len(results), len(rules)) == (10, 4)
+        runs.append((results, rules))
     assert runs[0] == runs[1]
-    assert [len(part) for part in runs[0]] == [10, 4]
 
 
 def test_what_only_memalign_has_leaves_mlflows_demo_whole() -> None:
     theirs = mlflows_own("mlflow.genai.judges.optimizers")
     compile(theirs, DEMO.name, "exec")
-    used = [line for line in theirs.splitlines() if re.search(r"memalign\.", line)]
-    assert [line for line in used if not line.startswith("#")] == [
-        "from memalign.models import default_model_name"
-    ]
+    used = re.findall(r"^(?!#).*memalign\..*$", theirs, re.MULTILINE)
+    assert used == ["from memalign.models import default_model_name"]
 
 
 def mlflows_own(module: str) -> str:
     """The demo without what only memalign has, and with the optimizer of this module."""
     program = demo().replace('load("send")  # (memalign)', 'get_scorer(name="send")')
-    dropped = ("(memalign)", "MemAlignOptimizer, load")
-    lines = [
-        line
-        for line in program.splitlines()
-        if not any(words in line for words in dropped)
-    ]
-    imports = [
-        f"from {module} import MemAlignOptimizer",
-        "from mlflow.genai.scorers import get_scorer",
-    ]
-    return "\n".join([*imports, *lines])
+    program = re.sub(r".*(\(memalign\)|MemAlignOptimizer, load).*\n", "", program)
+    return f"""\
+from {module} import MemAlignOptimizer
+from mlflow.genai.scorers import get_scorer
+{program}"""
 
 
 def test_the_notebook_is_executed_and_shows_nobodys_folders():
-    cells: list[dict[str, Any]] = json.loads(
-        (EXAMPLES / "mlflow_demo.ipynb").read_text("utf-8")
-    )["cells"]
-    code = [cell for cell in cells if cell["cell_type"] == "code"]
-    assert [cell["execution_count"] for cell in code] == list(range(1, len(code) + 1))
-    outputs = [output for cell in code for output in cell["outputs"]]
-    assert {output["output_type"] for output in outputs} <= {
-        "stream",
-        "display_data",
-        "execute_result",
-    }
-    steps(
-        "".join(
-            "".join(output["text"])
-            for output in outputs
-            if output.get("name") == "stdout"
-        )
-    )
-    assert not re.search(
-        r"/(home|root|Users|tmp|usr|work|private|var)/", json.dumps(outputs)
-    )
+    notebook = json.loads((EXAMPLES / "mlflow_demo.ipynb").read_text("utf-8"))
+    count = 0
+    printed = ""
+    for cell in notebook["cells"]:
+        if cell["cell_type"] != "code":
+            continue
+        count += 1
+        assert cell["execution_count"] == count
+        for output in cell["outputs"]:
+            kind = output["output_type"]
+            assert kind in ("stream", "display_data", "execute_result")
+            assert not FOLDER.search(json.dumps(output))
+            if output.get("name") == "stdout":
+                printed += "".join(output["text"])
+    steps(printed)
 
 
 def run(store: str, folder: Path, **environment: str) -> str:

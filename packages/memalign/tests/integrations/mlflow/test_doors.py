@@ -1,4 +1,4 @@
-"""Through whichever door an aligned judge comes, its memory comes with it, or the door says where the memory is."""
+"""Through any door an aligned judge comes with its memory, or the door says where that is."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from tests.support.mlflow_world import (
     fetched,
     lesson,
     refused,
+    taught,
     tone_judge,
 )
 
@@ -37,9 +38,15 @@ def learned(judge: Any) -> tuple[int, int, int]:
     )
 
 
-def registered(aligned: MemAlignJudge) -> Any:
+def registered(aligned: MemAlignJudge, _: object = None) -> Any:
     aligned.register()
     return get_scorer(name="tone")
+
+
+def an_earlier_version(aligned: MemAlignJudge, _: object) -> Any:
+    aligned.register()
+    aligned.register()
+    return get_scorer(name="tone", version=1)
 
 
 def bundled(aligned: MemAlignJudge, tmp_path: Path) -> MemAlignJudge:
@@ -56,18 +63,18 @@ DOORS: dict[str, Callable[[MemAlignJudge, Path], Any]] = {
     "the judge itself": lambda aligned, _: aligned,
     "register": lambda aligned, _: aligned.register(),
     "load": lambda aligned, _: (aligned.register(), load("tone"))[1],
-    "get_scorer": lambda aligned, _: registered(aligned),
+    "get_scorer": registered,
     "list_scorers": lambda aligned, _: (aligned.register(), list_scorers()[0])[1],
     "a copy of get_scorer's": lambda aligned, _: registered(aligned).model_copy(),
     "pasted instructions under the same name": lambda aligned, _: tone_judge(
         instructions=registered(aligned).instructions
     ),
-    "an earlier version": lambda aligned, _: (registered(aligned), aligned.register(), get_scorer(name="tone", version=1))[2],
+    "an earlier version": an_earlier_version,
     "copy": lambda aligned, _: copy.copy(aligned),
     "deepcopy": lambda aligned, _: copy.deepcopy(aligned),
     "model_copy": lambda aligned, _: aligned.model_copy(deep=True),
     "a bundle": bundled,
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("door", DOORS)
@@ -81,11 +88,8 @@ def test_more_is_learned_beside_the_memory_and_all_of_it_is_forgotten(
     assert learned(left) == (0, 0, 0)
     assert left.instructions == INSTRUCTIONS
     left.register()
-    assert (
-        "is unkind"
-        not in json.dumps(load("tone").model_dump())
-        + get_scorer(name="tone").instructions
-    )
+    assert "is unkind" not in json.dumps(load("tone").model_dump())
+    assert "is unkind" not in get_scorer(name="tone").instructions
 
 
 @pytest.mark.usefixtures("aligned")
@@ -120,19 +124,15 @@ def test_the_refusal_names_the_judge_whose_guidelines_were_pasted(
     aligned: MemAlignJudge,
 ) -> None:
     aligned.register()
-    judge = tone_judge(
-        name="other", instructions=f"Be strict.\n{aligned.instructions}\nSay why."
-    )
+    pasted = f"Be strict.\n{aligned.instructions}\nSay why."
     with refused(r"load\('tone'\)"):
-        judge.align(fetched(lesson(3, name="other")), MemAlignOptimizer())
+        taught(lesson(3, name="other"), name="other", instructions=pasted)
 
 
 def test_a_changed_model_is_no_registered_judge(aligned: MemAlignJudge) -> None:
-    judge = tone_judge(
-        instructions=registered(aligned).instructions, model="openai:/another"
-    )
+    instructions = registered(aligned).instructions
     with refused(r"load\('tone'\)"):
-        judge.align(fetched(lesson(3)), MemAlignOptimizer())
+        taught(lesson(3), instructions=instructions, model="openai:/another")
 
 
 def test_in_another_experiment_the_memory_is_found_where_the_judge_came_from(
@@ -154,15 +154,4 @@ def test_nothing_is_learned_beside_pasted_guidelines_outside_of_mlflow_either(
         model="openai:small",
     )
     with pytest.raises(InputError, match="Distilled Guidelines"):
-        judge.align(
-            [
-                ma.Feedback(
-                    id="1",
-                    inputs="q",
-                    outputs="a",
-                    value=False,
-                    rationale="cold",
-                    source="ana",
-                )
-            ]
-        )
+        judge.align([{"inputs": "q", "outputs": "a", "value": False}])

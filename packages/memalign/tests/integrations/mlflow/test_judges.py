@@ -31,17 +31,19 @@ from memalign.integrations.mlflow.verdicts import metadata_of
 from memalign.memory import Memory
 from memalign.types import Guideline
 from tests.support.decision_servers import openai_decisions, system_one
-from tests.support.endpoint import Endpoint, system_of
+from tests.support.endpoint import Body, Endpoint, system_of
 from tests.support.mlflow_world import (
     fetched,
+    item,
     labelled,
     lesson,
     refused,
+    rules_of,
     says,
+    taught,
     tone_judge,
     traced,
 )
-from tests.support.rows import RawRow
 
 
 def verdict_of(value: Any) -> Any:
@@ -53,7 +55,7 @@ def verdict_of(value: Any) -> Any:
     )
 
 
-# -- value types ---------------------------------------------------------------------------------------------------------
+# -- value types -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -90,12 +92,11 @@ def test_a_prompt_names_only_bounds_that_somebody_gave(
 ):
     endpoint.answer = verdict_of(4)
     says(trace_id := traced(1), 2, "two points")
+    (trace,) = fetched(trace_id)
     judge = tone_judge(feedback_value_type=int)
-    aligned = judge.align(fetched(trace_id), MemAlignOptimizer(value_type=spec))
-    assert aligned(trace=fetched(trace_id)[0]).value == 2, (
-        "what people said of this very trace"
-    )
-    assert aligned(trace=fetched(traced(2))[0]).value == 4
+    aligned = judge.align([trace], MemAlignOptimizer(value_type=spec))
+    assert aligned(trace=trace).value == 2, "what people said of this very trace"
+    assert aligned(**item(2)).value == 4
     assert shown in system_of(endpoint.requests[-1])
     assert "1000000000" not in str(endpoint.requests[-1])
     says(other := traced(3), 7)
@@ -105,82 +106,61 @@ def test_a_prompt_names_only_bounds_that_somebody_gave(
 
 
 def test_a_judge_of_traces_keeps_to_what_experts_said_of_a_trace(endpoint: Endpoint):
-    trace_id = traced(1)
-    says(trace_id, False, "say: Look at the tools.")
-    aligned = tone_judge(instructions="Was a tool used? {{ trace }}").align(
-        fetched(trace_id), MemAlignOptimizer()
-    )
+    trace_id = lesson(1)
+    aligned = taught(trace_id, instructions="Was a tool used? {{ trace }}")
     before = len(endpoint.requests)
+    # An assessment is not part of the trace.
+    says(trace_id, True, by="gpt", kind="LLM_JUDGE")
     verdict = aligned(trace=fetched(trace_id)[0])
     assert (verdict.value, verdict.metadata["memalign.decided_by"]) == (False, "expert")
     assert len(endpoint.requests) == before
-    says(
-        trace_id, True, by="gpt", kind="LLM_JUDGE"
-    )  # an assessment is not part of the trace
-    assert aligned(trace=fetched(trace_id)[0]).value is False
 
 
 def test_numbered_choices_are_asked_and_answered_as_choices(endpoint: Endpoint):
     endpoint.answer = verdict_of("3")
     says(trace_id := traced(1), 9, "nine of nine")
-    aligned = tone_judge(feedback_value_type=Literal[1, 3, 9]).align(
-        fetched(trace_id), MemAlignOptimizer()
-    )
+    aligned = taught(trace_id, feedback_value_type=Literal[1, 3, 9])
     assert aligned(trace=fetched(trace_id)[0]).value == 9
-    assert aligned(inputs="q", outputs="a").value == 3
-    assert core_label(aligned.memalign_judge.value_type, 3.0) == "3", (
-        "as a tracking server sends it"
-    )
+    assert aligned(**item(2)).value == 3
+    label = core_label(aligned.memalign_judge.value_type, 3.0)
+    assert label == "3", "as a tracking server sends it"
 
 
-# -- models --------------------------------------------------------------------------------------------------------------
+# -- models ------------------------------------------------------------------------
 
 
 def test_inference_parameters_address_and_headers_are_always_used(monkeypatch):
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    params = {"temperature": 0.3, "top_p": 0.5, "max_tokens": 77, "house_rule": 1}
     with Endpoint(verdict_of(True)) as server:
-        judge = tone_judge(
+        aligned = taught(
+            lesson(1),
+            labelled(2),
             base_url=server.base_url,
             extra_headers={"X-Team": "support"},
-            inference_params={
-                "temperature": 0.3,
-                "top_p": 0.5,
-                "max_tokens": 77,
-                "house_rule": 1,
-            },
+            inference_params=params,
         )
-        aligned = judge.align(fetched(lesson(1), labelled(2)), MemAlignOptimizer())
-        aligned(inputs="q", outputs="a")
-        aligned.unalign(aligned._episodic_trace_ids)(inputs="q", outputs="a")
-        assert len(server.requests) == 3
-        for body in server.requests[1:]:
-            assert (
-                body["temperature"],
-                body["top_p"],
-                body["max_tokens"],
-                body["house_rule"],
-            ) == (
-                0.3,
-                0.5,
-                77,
-                1,
-            )
-        assert all(headers["x-team"] == "support" for headers in server.headers)
+        aligned(**item(3))
+        aligned.unalign(aligned._episodic_trace_ids)(**item(3))
+    assert len(server.requests) == 3
+    for body in server.requests[1:]:
+        assert body.items() >= params.items()
+    for headers in server.headers:
+        assert headers["x-team"] == "support"
 
 
 def test_an_embedding_model_embeds_known_cases_once(endpoint: Endpoint):
     optimizer = MemAlignOptimizer(embedding_model="openai:/embed", embedding_dim=32)
     aligned = tone_judge().align(fetched(lesson(1)), optimizer)
     aligned.align(fetched(lesson(2)))
-    embedded = [text for body in endpoint.embedding_requests for text in body["input"]]
-    assert all(body["dimensions"] == 32 for body in endpoint.embedding_requests)
-    assert "answer 1" in str(embedded)
-    assert "unkind" not in str(embedded)
+    for body in endpoint.embedding_requests:
+        assert body["dimensions"] == 32
+    embedded = str(endpoint.embedding_requests)
+    assert embedded.count("answer 1") == 1
+    assert "unkind" not in embedded
 
 
-# -- decision models: `model_api="decisions"`, TypeSafe's, and System One endpoints of a gateway ----------------------
-
-CASE: RawRow = {"inputs": {"question": "question 7"}, "outputs": "answer 7"}
+# -- decision models: `model_api="decisions"`, TypeSafe's, System One of a gateway -----
 
 
 def takes_model_api() -> bool:
@@ -197,21 +177,21 @@ deciding = pytest.mark.skipif(
 
 
 def unkind(_state: str, question: str) -> float | dict[str, float]:
-    return (
-        0.1
-        if "against this guideline" in question
-        else {"false": 0.9, "true": 0.1, "yes": 0.9, "no": 0.1}
-    )
+    if "against this guideline" in question:
+        return 0.1
+    return {"false": 0.9, "true": 0.1, "yes": 0.9, "no": 0.1}
 
 
 def learned_by(judge: Any, **settings: Any) -> MemAlignJudge:
     learned: MemAlignJudge = judge.align(
         fetched(lesson(1), labelled(2)), MemAlignOptimizer(**settings)
     )
-    assert [guideline.guideline_text for guideline in learned._semantic_memory] == [
-        "case 1 is unkind"
-    ]
+    assert rules_of(learned) == ["case 1 is unkind"]
     return learned
+
+
+def models_asked(bodies: list[Body]) -> set[str]:
+    return {body["model"] for body in bodies}
 
 
 @deciding
@@ -223,16 +203,16 @@ def test_openais_decisions_are_a_base_and_guidelines_are_written_by_mlflows_defa
             model="openai:/luna", model_api="decisions", base_url=decider.base_url
         )
         learned = learned_by(judge)
-        assert {body["model"] for body in endpoint.requests} == {"gpt-4.1-mini"}
-        verdict = learned(**CASE)
+        assert models_asked(endpoint.requests) == {"gpt-4.1-mini"}
+        verdict = learned(**item(7))
         assert (verdict.value, verdict.source.source_id) == (False, "openai:/luna")
         assert verdict.metadata["memalign.confidence"] > 0.5
-        assert {body["model"] for body in decider.bodies} == {"luna"}
+        assert models_asked(decider.bodies) == {"luna"}
         learned.register()
         plain = get_scorer(name="tone")
         assert str(plain.model_api) == "decisions"
         assert plain.instructions == learned.instructions
-        assert load("tone")(**CASE).value is False
+        assert load("tone")(**item(7)).value is False
 
 
 @deciding
@@ -252,18 +232,17 @@ def test_system_one_models_keep_address_and_headers(
             )
             judge = tone_judge(model="gateway:/jev", model_api="decisions")
         learned = learned_by(judge, reflection_lm="openai:/large")
-        assert learned(**CASE).value is False
-    assert {body["model"] for body in endpoint.requests} == {"large"}
-    assert {body["model"] for body in decider.bodies} == {"jev"}
-    if way == "typesafe":
-        assert {headers["authorization"] for headers in decider.headers} == {
-            "Bearer theirs"
-        }
-    else:
+        assert learned(**item(7)).value is False
+    assert models_asked(endpoint.requests) == {"large"}
+    assert models_asked(decider.bodies) == {"jev"}
+    if way == "gateway":
         assert set(decider.paths) == {"/gateway/typesafe/v1/systemone"}
+        return
+    for asked in decider.headers:
+        assert asked["authorization"] == "Bearer theirs"
 
 
-# -- other judges --------------------------------------------------------------------------------------------------------
+# -- other judges ------------------------------------------------------------------
 
 
 def _custom() -> Any:
@@ -274,6 +253,7 @@ def _custom() -> Any:
     return length
 
 
+@pytest.mark.usefixtures("endpoint")
 @pytest.mark.parametrize(
     ("built_in", "fields"),
     [
@@ -283,35 +263,29 @@ def _custom() -> Any:
         (ConversationCompleteness, {"conversation"}),
     ],
 )
-def test_a_built_in_judge_is_aligned_by_its_instructions(
-    endpoint: Endpoint, built_in, fields
-):
-    base = base_of(built_in(model="openai:/small"))
-    assert {field.name for field in base.get_input_fields()} >= fields - {
-        "conversation"
-    }
-    assert (base.name, base.model) == (
-        built_in(model="openai:/small").name,
-        "openai:/small",
-    )
+def test_a_built_in_judge_is_aligned_by_its_instructions(built_in, fields):
+    theirs = built_in(model="openai:/small")
+    base = base_of(theirs)
+    named = {field.name for field in base.get_input_fields()}
+    assert named >= fields - {"conversation"}
+    assert (base.name, base.model) == (theirs.name, "openai:/small")
     assert set(core_of(base, value_type_of(base.feedback_value_type)).fields) == fields
-    base = base_of(
-        Guidelines(
-            name="kind",
-            guidelines=["Be kind.", "Say {{ please }}"],
-            model="openai:/small",
-        )
-    )
+
+
+def test_guidelines_of_a_built_in_judge_name_no_field():
+    rules = ["Be kind.", "Say {{ please }}"]
+    base = base_of(Guidelines(name="kind", guidelines=rules, model="openai:/small"))
     assert "- Be kind.\n- Say { { please } }" in base.instructions
+
+
+def grounded() -> Any:
+    return RetrievalGroundedness(model="openai:/small")
 
 
 @pytest.mark.parametrize(
     ("judge", "message"),
     [
-        (
-            lambda: RetrievalGroundedness(model="openai:/small"),
-            "RetrievalGroundedness cannot be aligned",
-        ),
+        (grounded, "RetrievalGroundedness cannot be aligned"),
         (_custom, "cannot be aligned: it does not judge by instructions alone"),
         (lambda: "tone", "str cannot be aligned"),
     ],
@@ -324,15 +298,15 @@ def test_an_unalignable_judge_is_refused_with_reason(
     assert endpoint.requests == []
 
 
-# -- an aligned judge as MLflow's other code handles it --------------------------------------------------------------
+# -- an aligned judge as MLflow's other code handles it ----------------------------
 
 
 def test_a_copy_judges_learns_and_forgets_too(endpoint):
     # A model with connections of its own cannot be copied.
-    judge = tone_judge(
-        base_url=endpoint.base_url, inference_params={"temperature": 0.2, "timeout": 20}
-    )
-    aligned = judge.align(fetched(lesson(1), lesson(2)), MemAlignOptimizer())
+    params = {"temperature": 0.2, "timeout": 20}
+    settings = {"base_url": endpoint.base_url, "inference_params": params}
+    aligned = taught(lesson(1), lesson(2), **settings)
+    first, second = aligned._episodic_trace_ids
     for other in (
         copy.copy(aligned),
         copy.deepcopy(aligned),
@@ -343,15 +317,10 @@ def test_a_copy_judges_learns_and_forgets_too(endpoint):
         assert other is not aligned
         assert (other.name, other.instructions) == (aligned.name, aligned.instructions)
         assert other.memalign_judge.memory == aligned.memalign_judge.memory
-        assert (
-            other(
-                inputs={"question": "question 1, as of today"}, outputs="answer 1"
-            ).value
-            is False
-        )
-        assert other.align(fetched(*aligned._episodic_trace_ids)) is other
-        assert len(other.unalign(aligned._episodic_trace_ids[:1])._semantic_memory) == 1
-        assert len(aligned._semantic_memory) == 2
+        assert other(**item(1)).value is False
+        assert other.align(fetched(first, second)) is other
+        assert len(rules_of(other.unalign([first]))) == 1
+        assert len(rules_of(aligned)) == 2
 
 
 def test_mlflow_cannot_ask_a_model_in_this_process_and_nothing_is_patched():

@@ -13,7 +13,7 @@ from mlflow.entities import Trace
 from memalign import Example
 from memalign.integrations.mlflow import MemAlignOptimizer
 from tests.support.endpoint import Endpoint
-from tests.support.mlflow_world import fetched, lesson, tone_judge, traced
+from tests.support.mlflow_world import fetched, lesson, taught, tone_judge, traced
 
 HALF = "a half \ud83d"
 TRACE_JUDGE = "Was a tool used? {{ trace }}"
@@ -66,12 +66,12 @@ def test_half_an_emoji_in_what_people_said_is_learned(endpoint: Endpoint) -> Non
 
 
 @pytest.mark.usefixtures("endpoint")
-def test_a_frame_of_traces_with_nan_is_judged(endpoint: Endpoint) -> None:
+def test_a_frame_of_traces_with_nan_is_judged() -> None:
     with mlflow.start_span("reply") as span:
         span.set_inputs({"question": "question 1"})
         span.set_outputs({"score": math.nan, "text": "answer 1"})
     frame = mlflow.search_traces()
-    core = tone_judge().align(fetched(lesson(2)), MemAlignOptimizer()).memalign_judge
+    core = taught(lesson(2)).memalign_judge
     for instructions in (TRACE_JUDGE, "{{ outputs }}"):
         judge = core.replace(
             instructions=instructions, columns={"id": "trace_id", "outputs": "response"}
@@ -85,18 +85,12 @@ def test_json_text_in_a_trace_is_the_case_that_a_keyword_or_a_row_names(
     endpoint: Endpoint,
 ) -> None:
     text = '{"a": 1}'
-    aligned = tone_judge().align(
-        [odd_trace(lesson(1), "answer 1", text)], MemAlignOptimizer()
-    )
-    core = aligned.memalign_judge
+    trace = odd_trace(lesson(1), "answer 1", text)
+    core = tone_judge().align([trace], MemAlignOptimizer()).memalign_judge
     (case,) = core.memory.cases
     for outputs in (text, {"a": 1}):
-        row = {**case.example.content, "id": "x", "outputs": outputs}
-        assert Example(**row).content_hash == case.example.content_hash
-        assert (
-            core(**{name: row[name] for name in case.example.content}).decided_by
-            == "expert"
-        )
-        assert [judgment.decided_by for judgment in core.judge_many([row])] == [
-            "expert"
-        ]
+        content = case.example.content | {"outputs": outputs}
+        assert Example(id="x", **content).content_hash == case.example.content_hash
+        assert core(**content).decided_by == "expert"
+        (judgment,) = core.judge_many([content])
+        assert judgment.decided_by == "expert"

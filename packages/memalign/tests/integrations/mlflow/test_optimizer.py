@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import mlflow
 import pytest
 from mlflow.entities import Feedback
@@ -12,57 +14,52 @@ from tests.support.endpoint import bad_request
 from tests.support.mlflow_world import (
     INSTRUCTIONS,
     fetched,
+    item,
     lesson,
     refused,
     says,
+    taught,
     tone_judge,
     traced,
 )
 
 
 def test_a_verdict_is_mlflow_feedback_about_its_prompt(aligned):
-    trace = fetched(traced(1))[0]
-    feedback = aligned(trace=trace, inputs={"question": "question 1, as of today"})
+    (trace,) = fetched(traced(1))
+    feedback = aligned(trace=trace, inputs=item(1)["inputs"])
     assert isinstance(feedback, Feedback)
     assert (feedback.name, feedback.value) == ("tone", False)
+    assert feedback.source.source_type == "LLM_JUDGE"
+    assert feedback.trace_id == trace.info.trace_id
+
+
+def test_a_verdict_says_what_was_learned_and_from_where(aligned):
+    learned_from = aligned._episodic_trace_ids
+    feedback = aligned(**item(1))
     assert feedback.rationale.startswith("so it is\n\nGuidelines:\n- G1 case ")
-    assert all(each in feedback.rationale for each in aligned._episodic_trace_ids), (
-        "where the guidelines come from"
-    )
-    assert (feedback.source.source_type, feedback.trace_id) == (
-        "LLM_JUDGE",
-        trace.info.trace_id,
-    )
-    assert set(feedback.metadata["retrieved_example_trace_ids"]) == set(
-        aligned._episodic_trace_ids
-    )
-    assert feedback.metadata["memalign.guideline_ids"] == ["G1", "G2"]
-    assert "case 1 is unkind" in str(feedback.metadata["memalign.guidelines"])
-    assert feedback.metadata["guideline"] == INSTRUCTIONS
-    assert (
-        feedback.metadata["memalign.memory_hash"] == aligned.memalign_judge.memory.hash
-    )
+    for trace_id in learned_from:
+        assert trace_id in feedback.rationale
+    metadata = feedback.metadata
+    assert set(metadata["retrieved_example_trace_ids"]) == set(learned_from)
+    assert metadata["memalign.guideline_ids"] == ["G1", "G2"]
+    assert "case 1 is unkind" in str(metadata["memalign.guidelines"])
+    assert metadata["guideline"] == INSTRUCTIONS
+    assert metadata["memalign.memory_hash"] == aligned.memalign_judge.memory.hash
 
 
 def test_a_wrong_label_elsewhere_forgets_nothing_and_can_be_left_out(endpoint):
     one = traced(1)
     said = says(one, False, "say: case 1 is unkind", by="ana")
     says(one, False, "say: case 1 is rude", by="ben")
-    aligned = tone_judge().align(fetched(one), MemAlignOptimizer())
+    aligned = taught(one)
     mlflow.delete_assessment(trace_id=one, assessment_id=said)
     says(wrong := traced(7), "perhaps", "say: nothing")
     before = len(endpoint.requests)
     with pytest.raises(MlflowException, match="use true or false"):
         aligned.align(fetched(one, wrong))
     assert len(endpoint.requests) == before
-    assert (
-        len(
-            MemAlignOptimizer(skip_invalid=True)
-            .align(aligned, fetched(one, wrong))
-            ._episodic_memory
-        )
-        == 1
-    )
+    tolerant = MemAlignOptimizer(skip_invalid=True)
+    assert len(tolerant.align(aligned, fetched(one, wrong))._episodic_memory) == 1
 
 
 def test_people_who_disagree_share_one_example_slot(endpoint, caplog):
@@ -71,31 +68,25 @@ def test_people_who_disagree_share_one_example_slot(endpoint, caplog):
     says(trace_id, False, "say: case 1 is unkind", by="ana@example.org")
     says(trace_id, False, by="ben")
     says(trace_id, True, by="eva")
-    aligned = tone_judge().align(fetched(trace_id), MemAlignOptimizer())
+    aligned = taught(trace_id)
     labels = {
         episode.source: str(episode.result) for episode in aligned._episodic_memory
     }
     assert labels == {"ana@example.org": "False", "ben": "False", "eva": "True"}
-    feedback = aligned(inputs={"question": "question 7"}, outputs="answer 7")
+    feedback = aligned(**item(7))
     assert feedback.metadata["retrieved_example_trace_ids"] == [trace_id]
     assert aligned.alignment.conflicts
-    memory = (
-        tone_judge()
-        .align(fetched(trace_id), MemAlignOptimizer(authority=["eva"]))
-        .memalign_judge.memory
-    )
-    assert memory.label(memory.cases[0]) is True, (
-        "whoever has the authority outweighs a majority"
-    )
-    assert any(before in note for note in aligned.alignment.notes), (
-        "the latest of a person counts, and that is noted"
-    )
+    # The latest of a person counts, and that is noted.
+    assert before in " ".join(aligned.alignment.notes)
     assert f"people differ on {trace_id}: " in caplog.text
+    led = tone_judge().align(fetched(trace_id), MemAlignOptimizer(authority=["eva"]))
+    memory = led.memalign_judge.memory
+    assert memory.label(memory.cases[0]) is True, "authority outweighs a majority"
 
 
 def test_traces_without_feedback_are_named_and_skipped(endpoint, caplog):
     without = traced(5)
-    aligned = tone_judge().align(fetched(without, lesson(1)), MemAlignOptimizer())
+    aligned = taught(without, lesson(1))
     assert len(aligned._episodic_memory) == 1
     assert f"skipped 1 of 2 traces, {without}" in caplog.text
 
@@ -105,14 +96,10 @@ def test_a_failed_lesson_is_learned_at_next_align(endpoint, mind, caplog):
     endpoint.answer = lambda body: "no" if "changes" in str(body) else mind.answer(body)
     traces = fetched(lesson(1), lesson(2), lesson(3))
     aligned = tone_judge().align(traces, MemAlignOptimizer())
-    (warning,) = (
-        record.getMessage()
-        for record in caplog.records
-        if "3 pieces of feedback" in record.getMessage()
-    )
-    assert warning.count("ModelUnavailable") + warning.count("InvalidOutput") == 1, (
-        "one reason is given once"
-    )
+    assert caplog.text.count("3 pieces of feedback") == 1
+    (warning,) = re.findall(".*3 pieces of feedback.*", caplog.text)
+    reasons = re.findall("ModelUnavailable|InvalidOutput", warning)
+    assert len(reasons) == 1, "one reason is given once"
     assert (aligned._semantic_memory, len(aligned._episodic_memory)) == ([], 3)
     endpoint.answer = answer
     assert len(aligned.align(traces)._semantic_memory) == 3

@@ -1,7 +1,8 @@
-"""What MLflow's own tests ask of an aligned judge, asked of ours, and of MLflow's where DSPy is installed.
+"""What MLflow's own tests ask of an aligned judge, of ours, and of MLflow's where DSPy is.
 
-docs/reference/mlflow-tests.md lists MLflow's tests, with the statement here or elsewhere that holds for each. MLflow's
-own optimizer answers for its newest releases alone: those before 3.17 lack what the tests ask.
+docs/reference/mlflow-tests.md lists MLflow's tests, with the statement here or elsewhere that
+holds for each. MLflow's own optimizer answers for its newest releases alone: those before 3.17
+lack what the tests ask.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import json
 import re
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,43 +26,34 @@ from mlflow.genai.judges.base import AlignmentOptimizer
 from mlflow.genai.scorers import Scorer
 
 from memalign.integrations.mlflow import MemAlignJudge, MemAlignOptimizer, load
-from tests.support.endpoint import Endpoint, system_of, user_of
+from tests.support.endpoint import Body, Endpoint, system_of, user_of
 from tests.support.mlflow_world import (
     INSTRUCTIONS,
     Mind,
     as_mlflow_asks,
     fetched,
+    item,
     lesson,
     mlflows_optimizer,
+    rules_of,
     says,
     tone_judge,
     traced,
 )
 
 LIST = Path(__file__).parents[5] / "docs" / "reference" / "mlflow-tests.md"
-ABSENT = not find_spec("dspy") or tuple(map(int, mlflow.__version__.split(".")[:2])) < (
-    3,
-    17,
-)
-NEW: dict[str, Any] = {
-    "inputs": {"question": "question 1 again"},
-    "outputs": "answer 1",
-}
+MLFLOW = tuple(map(int, mlflow.__version__.split(".")[:2]))
+ABSENT = not find_spec("dspy") or MLFLOW < (3, 17)
+NEW = item(1)
+NEW_QUESTION = NEW["inputs"]["question"]
 
 Optimizer = Callable[..., "AlignmentOptimizer"]
-
-
-@pytest.fixture(
-    params=[
-        "memalign",
-        pytest.param(
-            "MLflow",
-            marks=pytest.mark.skipif(
-                ABSENT, reason="there is no DSPy, or no MLflow 3.17 or newer"
-            ),
-        ),
-    ]
+needs_theirs = pytest.mark.skipif(
+    ABSENT, reason="there is no DSPy, or no MLflow 3.17 or newer"
 )
+
+
+@pytest.fixture(params=["memalign", pytest.param("MLflow", marks=needs_theirs)])
 def optimizer(
     request: pytest.FixtureRequest,
     endpoint: Endpoint,
@@ -84,20 +76,24 @@ def aligned(optimizer: Optimizer) -> Any:
 
 
 def texts(judge: Any) -> set[str]:
-    return {guideline.guideline_text for guideline in judge._semantic_memory}
+    return set(rules_of(judge))
 
 
 def episodes(judge: Any) -> list[tuple[str, str, str]]:
     """The trace, label and comment of everything that people said."""
-    return sorted(
-        (case._trace_id, str(case.result).lower(), case.rationale or "")
-        for case in judge._episodic_memory
-    )
+    said = []
+    for case in judge._episodic_memory:
+        said.append((case._trace_id, str(case.result).lower(), case.rationale or ""))
+    return sorted(said)
 
 
 def traces_of(judge: Any) -> Counter[str]:
     """How many people's words are kept of each trace."""
-    return Counter(trace_id for trace_id, _, _ in episodes(judge))
+    return Counter(case._trace_id for case in judge._episodic_memory)
+
+
+def labels_of(judge: Any) -> set[str]:
+    return {label for _, label, _ in episodes(judge)}
 
 
 def unkind(*numbers: int) -> set[str]:
@@ -106,83 +102,63 @@ def unkind(*numbers: int) -> set[str]:
 
 def loaded(optimizer: Optimizer) -> Any:
     """The registered judge with its memory, as either side loads it."""
-    return (
-        load("tone")
-        if optimizer is MemAlignOptimizer
-        else scorers.get_scorer(name="tone")
-    )
+    if optimizer is MemAlignOptimizer:
+        return load("tone")
+    return scorers.get_scorer(name="tone")
 
 
-def prompts(endpoint: Endpoint, words: str) -> list[str]:
-    """The system texts of the judgments whose item has these words."""
-    judged = [
-        body
-        for body in endpoint.requests
-        if words in user_of(body).rpartition("Now judge this item:")[2]
-    ]
-    return [
-        system_of(body) for body in judged if "source_trace_ids" not in user_of(body)
-    ]
+def prompts(endpoint: Endpoint) -> list[str]:
+    """The system texts of the judgments on `NEW`."""
+    found = []
+    for body in endpoint.requests:
+        user = user_of(body)
+        asked = user.rpartition("Now judge this item:")[2]
+        if NEW_QUESTION in asked and "source_trace_ids" not in user:
+            found.append(system_of(body))
+    return found
 
 
-# -- learning --------------------------------------------------------------------------------------------------------
+# -- learning ----------------------------------------------------------------------
 
 
 def test_an_aligned_judge_is_the_judge_with_guidelines(aligned, endpoint):
     base = tone_judge()
-    assert (aligned.name, aligned.model, aligned.feedback_value_type) == (
-        base.name,
-        base.model,
-        bool,
-    )
+    for field in ("name", "model", "feedback_value_type"):
+        assert getattr(aligned, field) == getattr(base, field)
     assert aligned.get_input_fields() == base.get_input_fields()
     assert texts(aligned) == unkind(1, 2, 3)
     assert len(traces_of(aligned)) == 3
     text, _, listed = aligned.instructions.partition("\n\nDistilled Guidelines (3):\n")
     assert text == base.instructions
-    assert {line.removeprefix("  - ") for line in listed.splitlines()} == unkind(
-        1, 2, 3
-    )
+    assert set(re.findall("^  - (.*)$", listed, re.MULTILINE)) == unkind(1, 2, 3)
     assert len(endpoint.requests) == 1
-    behind = {
-        guideline.guideline_text: list(guideline.source_trace_ids)
-        for guideline in aligned._semantic_memory
-    }
-    said = {
-        rationale.removeprefix("say: "): [trace_id]
-        for trace_id, _, rationale in episodes(aligned)
-    }
-    assert behind == said
+    said = {rationale: trace_id for trace_id, _, rationale in episodes(aligned)}
+    for guideline in aligned._semantic_memory:
+        behind = said[f"say: {guideline.guideline_text}"]
+        assert list(guideline.source_trace_ids) == [behind]
 
 
 def test_learning_more_keeps_what_was_learned(optimizer, endpoint):
-    before = (1, 2)
-    more = (3, 4)
-    ids = {number: lesson(number) for number in (*before, *more)}
-    first = tone_judge().align(
-        fetched(*(ids[number] for number in before)), optimizer()
-    )
+    before = [lesson(1), lesson(2)]
+    more = [lesson(3), lesson(4)]
+    first = tone_judge().align(fetched(*before), optimizer())
     says(again := traced(7), False, "say: case 1 is unkind")
-    second = optimizer().align(first, fetched(*(ids[number] for number in more), again))
-    assert texts(second) == unkind(*before, *more), (
-        "words that are a guideline already add none"
-    )
-    assert set(second._episodic_trace_ids) == {*ids.values(), again}
-    assert texts(first) == unkind(*before)
+    second = optimizer().align(first, fetched(*more, again))
+    # Words that are a guideline already add none.
+    assert texts(second) == unkind(1, 2, 3, 4)
+    assert set(second._episodic_trace_ids) == {*before, *more, again}
+    assert texts(first) == unkind(1, 2)
     second(**NEW)
-    (prompt,) = prompts(endpoint, "question 1 again")
-    assert [
-        prompt.count(f"- {rule}\n") + prompt.count(f": {rule}\n")
-        for rule in unkind(*before)
-    ] == [1] * len(before)
+    (prompt,) = prompts(endpoint)
+    for rule in unkind(1, 2):
+        assert len(re.findall(f"[-:] {rule}\n", prompt)) == 1
 
 
 def test_the_same_feedback_twice_or_again_costs_nothing(optimizer, endpoint):
-    (trace,) = fetched(lesson(1))
+    trace_id = lesson(1)
+    (trace,) = fetched(trace_id)
     aligned = tone_judge().align([trace, trace], optimizer())
-    assert (
-        aligned._episodic_trace_ids == list(traces_of(aligned)) == [trace.info.trace_id]
-    )
+    assert aligned._episodic_trace_ids == list(traces_of(aligned)) == [trace_id]
     assert optimizer().align(aligned, [trace]) is aligned
     assert len(endpoint.requests) == 1
 
@@ -200,9 +176,7 @@ def test_changed_feedback_replaces_beside_old_and_new(aligned, optimizer, endpoi
     )
     more = optimizer().align(aligned, fetched(old, changed, new := lesson(4)))
     assert traces_of(more) == Counter((old, changed, absent, new))
-    assert [case[1:] for case in episodes(more) if case[0] == changed] == [
-        ("true", "say: case 8 is unkind")
-    ]
+    assert (changed, "true", "say: case 8 is unkind") in episodes(more)
     assert texts(more) >= unkind(4, 8)
     assert len(texts(more)) == 4
     assert len(endpoint.requests) > asked
@@ -220,7 +194,7 @@ def test_schemas_are_as_strict_as_providers_want_them(aligned, endpoint):
             assert set(node["required"]) == set(node["properties"])
 
 
-# -- whose words count -------------------------------------------------------------------------------------------------
+# -- whose words count -------------------------------------------------------------
 
 
 @pytest.mark.parametrize("who", [None, {}, {"kind": "LLM_JUDGE"}, {"name": "safety"}])
@@ -232,10 +206,8 @@ def test_nothing_to_learn_from_is_refused_without_a_call(optimizer, endpoint, wh
     with pytest.raises(MlflowException) as error:
         tone_judge().align([] if who is None else fetched(trace_id), optimizer())
     assert endpoint.bodies == []
-    assert (
-        optimizer is not MemAlignOptimizer
-        or error.value.error_code == "INVALID_PARAMETER_VALUE"
-    )
+    if optimizer is MemAlignOptimizer:
+        assert error.value.error_code == "INVALID_PARAMETER_VALUE"
 
 
 @pytest.mark.parametrize(
@@ -257,38 +229,37 @@ def test_of_several_people_the_majority_counts_and_in_a_tie_the_latest(
         time.sleep(0.002)  # MLflow's clock has milliseconds
     judge = tone_judge(feedback_value_type=Literal["pass", "fail", "maybe"])
     aligned = judge.align(fetched(trace_id), optimizer())
-    if isinstance(
-        aligned, MemAlignJudge
-    ):  # the others' words are kept beside the label that counts
+    if isinstance(aligned, MemAlignJudge):
+        # The others' words are kept beside the label that counts.
         memory = aligned.memalign_judge.memory
         assert memory.label(memory.cases[0]) == counts
         assert len(aligned._episodic_memory) == len(labels.split())
     else:
-        assert {label for _, label, _ in episodes(aligned)} == {counts}
+        assert labels_of(aligned) == {counts}
 
 
 def test_all_who_agree_are_kept_and_models_are_not(optimizer):
-    ids = [lesson(number) for number in (1, 2)]
+    one = lesson(1)
+    two = lesson(2)
     for person in ("ben", "eva"):
-        says(ids[1], False, f"{person} too", by=person)
-    says(ids[1], True, "a model's", kind="LLM_JUDGE")
-    aligned = tone_judge().align(fetched(*ids), optimizer())
-    assert traces_of(aligned) == Counter({ids[0]: 1, ids[1]: 3})
-    assert {label for _, label, _ in episodes(aligned)} == {"false"}
+        says(two, False, f"{person} too", by=person)
+    says(two, True, "a model's", kind="LLM_JUDGE")
+    aligned = tone_judge().align(fetched(one, two), optimizer())
+    assert traces_of(aligned) == Counter({one: 1, two: 3})
+    assert labels_of(aligned) == {"false"}
 
 
 def test_what_one_of_several_takes_back_is_forgotten(optimizer):
     trace_id = traced(1)
-    words = {
-        person: says(trace_id, False, f"say: {person} is right", by=person)
-        for person in ("ana", "ben", "eva")
-    }
+    says(trace_id, False, "say: ana is right", by="ana")
+    says(trace_id, False, "say: ben is right", by="ben")
+    last = says(trace_id, False, "say: eva is right", by="eva")
     aligned = tone_judge().align(fetched(trace_id), optimizer())
-    mlflow.delete_assessment(trace_id=trace_id, assessment_id=words["eva"])
+    mlflow.delete_assessment(trace_id=trace_id, assessment_id=last)
     again = optimizer().align(aligned, fetched(trace_id))
-    assert [rationale for _, _, rationale in episodes(again)] == [
-        "say: ana is right",
-        "say: ben is right",
+    assert episodes(again) == [
+        (trace_id, "false", "say: ana is right"),
+        (trace_id, "false", "say: ben is right"),
     ]
     assert texts(again) == {"ana is right", "ben is right"}
 
@@ -310,18 +281,15 @@ def test_a_trace_whose_feedback_is_all_gone_stops_the_align(
 
 def test_a_judges_name_is_matched_whatever_its_case_and_spaces(optimizer):
     (trace,) = fetched(traced(1))
-    trace.info.assessments = [
-        Feedback(
-            name=name,
-            value=False,
-            source=AssessmentSource(source_type="HUMAN", source_id=who),
-        )
-        for name, who in (("TONE", "ana"), ("  Tone ", "ben"))
-    ]
+    trace.info.assessments = []
+    for name, who in (("TONE", "ana"), ("  Tone ", "ben")):
+        source = AssessmentSource(source_type="HUMAN", source_id=who)
+        said = Feedback(name=name, value=False, source=source)
+        trace.info.assessments.append(said)
     assert len(tone_judge().align([trace], optimizer())._episodic_memory) == 2
 
 
-# -- judging -----------------------------------------------------------------------------------------------------------
+# -- judging -----------------------------------------------------------------------
 
 
 def test_memory_reaches_the_prompt_and_not_the_base_judge(optimizer, endpoint):
@@ -330,98 +298,78 @@ def test_memory_reaches_the_prompt_and_not_the_base_judge(optimizer, endpoint):
     aligned = judge.align(fetched(lesson(1)), optimizer())
     verdict = aligned(**NEW)
     assert (verdict.value, verdict.metadata["guideline"]) == (False, INSTRUCTIONS)
-    properties = endpoint.requests[-1]["response_format"]["json_schema"]["schema"][
-        "properties"
-    ]
-    assert [
-        part["type"] for name, part in properties.items() if name in ("value", "result")
-    ] == ["boolean"]
-    (prompt,) = prompts(endpoint, "question 1 again")
+    asked = endpoint.requests[-1]
+    properties = asked["response_format"]["json_schema"]["schema"]["properties"]
+    value = properties["value" if "value" in properties else "result"]
+    assert value["type"] == "boolean"
+    (prompt,) = prompts(endpoint)
     assert "case 1 is unkind" in prompt.replace("say: case 1 is unkind", "")
-    assert "say: case 1 is unkind" in prompt or "say: case 1 is unkind" in user_of(
-        endpoint.requests[-1]
-    )
+    assert "say: case 1 is unkind" in prompt + user_of(asked)
     aligned(trace=fetched(traced(7))[0])
-    assert {"question 7", "answer 7"} <= set(
-        re.findall(r"(?:question|answer) 7", user_of(endpoint.requests[-1]))
-    )
+    shown = user_of(endpoint.requests[-1])
+    assert "question 7" in shown
+    assert "answer 7" in shown
     assert judge.model_dump() == before
     assert judge.instructions == INSTRUCTIONS
 
 
 def test_rows_judged_at_once_are_shown_and_told_their_own_cases(optimizer, endpoint):
-    ids = {f"say: case {number} is unkind": lesson(number) for number in (1, 2, 3, 4)}
+    numbers = (1, 2, 3, 4)
+    ids = {f"say: case {number} is unkind": lesson(number) for number in numbers}
     aligned = tone_judge().align(fetched(*ids.values()), optimizer(retrieval_k=2))
-
-    def judged(number: int) -> list[str]:
-        item = {
-            "inputs": {"question": f"question {number} again"},
-            "outputs": f"answer {number}",
-        }
-        return list(aligned(**item).metadata["retrieved_example_trace_ids"])
-
+    asked = len(endpoint.requests)
     with ThreadPoolExecutor(4) as pool:
-        told = dict(zip(range(1, 5), pool.map(judged, range(1, 5)), strict=True))
-    for number, named in told.items():
-        (request,) = (
-            body
-            for body in endpoint.requests
-            if f"question {number} again" in user_of(body)
-        )
-        shown = {
-            trace_id
-            for words, trace_id in ids.items()
-            if words in str(request["messages"])
-        }
+        verdicts = list(pool.map(lambda number: aligned(**item(number)), numbers))
+    shown = {}
+    for body in endpoint.requests[asked:]:
+        (number,) = re.findall(r"question (\d), as of today", user_of(body))
+        text = str(body["messages"])
+        shown[int(number)] = {ids[words] for words in ids if words in text}
+    for number, verdict in zip(numbers, verdicts, strict=True):
+        named = verdict.metadata["retrieved_example_trace_ids"]
         assert len(named) == 2
-        assert set(named) == shown
-        if (
-            optimizer is MemAlignOptimizer
-        ):  # the loopback's vectors, which MLflow searches by, are near nothing
+        assert set(named) == shown[number]
+        # The loopback's vectors, which MLflow searches by, are near nothing.
+        if optimizer is MemAlignOptimizer:
             assert named[0] == ids[f"say: case {number} is unkind"]
 
 
 def test_a_judge_of_traces_keeps_its_tools(optimizer, endpoint, mind):
-    mind.other = lambda body: (
-        {"result": False, "rationale": "a tool"}
-        if body.get("tools")
-        else as_mlflow_asks(body)
-    )
+    def other(body: Body) -> dict[str, Any]:
+        if body.get("tools"):
+            return {"result": False, "rationale": "a tool"}
+        return as_mlflow_asks(body)
+
+    mind.other = other
     judge = tone_judge(
         instructions="Was a tool used? {{ trace }}",
         base_url=f"{endpoint.base_url}/chat/completions",
     )
-    aligned = judge.align(
-        fetched(trace_id := lesson(1)), optimizer(reflection_lm="openai:/large")
-    )
+    trace_id = lesson(1)
+    aligned = judge.align(fetched(trace_id), optimizer(reflection_lm="openai:/large"))
     verdict = aligned(trace=fetched(traced(2))[0])
-    assert (verdict.value, verdict.metadata["retrieved_example_trace_ids"]) == (
-        False,
-        [trace_id],
-    )
-    assert any(
-        "span" in tool["function"]["name"] for tool in endpoint.requests[-1]["tools"]
-    )
-    assert (
-        system_of(endpoint.requests[-1]).count("case 1 is unkind") == 2
-    )  # the guideline, and the case's comment
+    assert verdict.value is False
+    assert verdict.metadata["retrieved_example_trace_ids"] == [trace_id]
+    asked = endpoint.requests[-1]
+    assert "span" in str(asked["tools"])
+    # The guideline, and the case's comment.
+    assert system_of(asked).count("case 1 is unkind") == 2
 
 
-# -- forgetting --------------------------------------------------------------------------------------------------------
+# -- forgetting --------------------------------------------------------------------
 
 
 def test_unalign_forgets_these_traces_and_no_others(aligned, caplog):
     first, second, third = traces_of(aligned)
     left = aligned.unalign(traces=fetched(first, third))
     assert traces_of(left) == Counter([second])
-    assert [
-        list(guideline.source_trace_ids) for guideline in left._semantic_memory
-    ] == [[second]]
+    (guideline,) = left._semantic_memory
+    assert list(guideline.source_trace_ids) == [second]
     assert len(texts(aligned)) == 3
-    assert aligned.unalign(traces=fetched(stranger := traced(9))) is aligned
-    assert isinstance(aligned, MemAlignJudge) == (
-        f"never learned from {stranger}" in caplog.text
-    )
+    stranger = traced(9)
+    assert aligned.unalign(traces=fetched(stranger)) is aligned
+    warned = f"never learned from {stranger}" in caplog.text
+    assert warned == isinstance(aligned, MemAlignJudge)
 
 
 def test_a_guideline_of_several_traces_outlives_one_of_them(optimizer):
@@ -439,19 +387,16 @@ def test_everything_unaligned_can_be_learned_again(endpoint):
     traces = fetched(lesson(1), lesson(2))
     aligned = tone_judge().align(traces, MemAlignOptimizer())
     bare = aligned.unalign(traces=traces)
-    assert (bare._episodic_memory, bare._episodic_trace_ids, bare.instructions) == (
-        [],
-        [],
-        INSTRUCTIONS,
-    )
+    assert bare._episodic_memory == bare._episodic_trace_ids == []
+    assert bare.instructions == INSTRUCTIONS
     assert bare(**NEW).value is True
     again = MemAlignOptimizer().align(bare, traces)
     assert (episodes(again), texts(again)) == (episodes(aligned), texts(aligned))
     assert again(**NEW).value is False
-    assert "case 1 is unkind" in prompts(endpoint, "question 1 again")[-1]
+    assert "case 1 is unkind" in prompts(endpoint)[-1]
 
 
-# -- the registry ------------------------------------------------------------------------------------------------------
+# -- the registry ------------------------------------------------------------------
 
 
 def test_the_record_has_settings_guidelines_and_traces(optimizer):
@@ -459,23 +404,18 @@ def test_the_record_has_settings_guidelines_and_traces(optimizer):
         "reflection_lm": "openai:/large",
         "retrieval_k": 3,
         "embedding_model": "openai:/embed",
+        "embedding_dim": 32,
     }
-    aligned = tone_judge().align(
-        fetched(lesson(1), lesson(2)), optimizer(**settings, embedding_dim=32)
-    )
+    traces = fetched(lesson(1), lesson(2))
+    aligned = tone_judge().align(traces, optimizer(**settings))
     record = aligned.model_dump()
-    memory = (
-        record["memory_augmented_judge_data"]
-        or record["instructions_judge_pydantic_data"]["memalign"]
-    )
+    ours = record["instructions_judge_pydantic_data"] or {}
+    memory = record["memory_augmented_judge_data"] or ours["memalign"]
     stored = memory.get("settings", memory)
-    assert {name: stored[name] for name in (*settings, "embedding_dim")} == settings | {
-        "embedding_dim": 32
-    }
+    assert stored.items() >= settings.items()
     assert set(memory["episodic_trace_ids"]) == set(traces_of(aligned))
-    assert {
-        guideline["guideline_text"] for guideline in memory["semantic_memory"]
-    } == texts(aligned)
+    rules = [guideline["guideline_text"] for guideline in memory["semantic_memory"]]
+    assert set(rules) == texts(aligned)
     for read in (
         Scorer.model_validate(record),
         Scorer.model_validate_json(json.dumps(record)),
@@ -487,26 +427,23 @@ def test_a_loaded_judge_judges_learns_on_and_forgets(aligned, optimizer, endpoin
     aligned.register()
     asked = len(endpoint.bodies)
     judge = loaded(optimizer)
-    assert (texts(judge), set(judge._episodic_trace_ids)) == (
-        texts(aligned),
-        set(traces_of(aligned)),
-    )
+    first, *others = traces_of(aligned)
+    assert texts(judge) == texts(aligned)
+    assert set(judge._episodic_trace_ids) == {first, *others}
     assert len(endpoint.bodies) == asked, "it asks nothing before it judges"
     verdict = judge(**NEW)
     assert verdict.value is False
-    assert set(verdict.metadata["retrieved_example_trace_ids"]) == set(
-        traces_of(aligned)
-    )
-    first, *others = traces_of(aligned)
+    shown = verdict.metadata["retrieved_example_trace_ids"]
+    assert set(shown) == {first, *others}
     more = optimizer().align(loaded(optimizer), fetched(first, lesson(4), lesson(5)))
     assert len(traces_of(more)) == 5
     assert texts(more) == unkind(1, 2, 3, 4, 5)
     less = loaded(optimizer).unalign(traces=fetched(first))
     assert traces_of(less) == Counter(others)
-    assert less(inputs={"question": "question 9"}, outputs="answer 9").value is True
+    assert less(**item(9)).value is True
 
 
-# -- the list ----------------------------------------------------------------------------------------------------------
+# -- the list ----------------------------------------------------------------------
 
 
 def test_every_line_of_the_list_names_tests_that_exist():
@@ -514,12 +451,11 @@ def test_every_line_of_the_list_names_tests_that_exist():
     rows = re.findall(
         r"^\| `(test_\w+)` \| (held|differs) \| (.+) \|$", page, re.MULTILINE
     )
+    names = [name for name, _, _ in rows]
+    assert len(set(names)) == len(names)
     states = Counter(state for _, state, _ in rows)
-    assert (
-        f"{len(rows)} tests: {states['held']} hold here, {states['differs']} differ"
-        in page
-    )
-    assert len({name for name, _, _ in rows}) == len(rows)
+    figures = f"{states['held']} hold here, {states['differs']} differ"
+    assert f"{len(rows)} tests: {figures}" in page
     files = Path(__file__).parents[2].rglob("test_*.py")
     tests = "\n".join(path.read_text("utf-8") for path in files)
     for name, state, reason in rows:
@@ -529,16 +465,11 @@ def test_every_line_of_the_list_names_tests_that_exist():
             assert f"def {ours}(" in tests, name
 
 
-def _nodes(schema: Any) -> list[dict[str, Any]]:
+def _nodes(schema: Any) -> Iterator[dict[str, Any]]:
     """Every object of a JSON Schema."""
-    inner = (
-        schema.values()
-        if isinstance(schema, dict)
-        else schema
-        if isinstance(schema, list)
-        else ()
-    )
-    return [
-        *([schema] if isinstance(schema, dict) else []),
-        *(node for part in inner for node in _nodes(part)),
-    ]
+    if isinstance(schema, list):
+        for part in schema:
+            yield from _nodes(part)
+    elif isinstance(schema, dict):
+        yield schema
+        yield from _nodes([*schema.values()])

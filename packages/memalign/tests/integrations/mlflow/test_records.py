@@ -1,4 +1,4 @@
-"""Aligned judges in MLflow's registry: small records that plain MLflow reads, and everything back here."""
+"""Aligned judges in MLflow's registry: small records for plain MLflow, everything back here."""
 
 from __future__ import annotations
 
@@ -21,7 +21,16 @@ from memalign import Memory
 from memalign.integrations.mlflow import MemAlignOptimizer, load
 from memalign.registry.bundle import write_bundle
 from tests.support.endpoint import Endpoint
-from tests.support.mlflow_world import as_mlflow_asks, fetched, lesson, says, tone_judge
+from tests.support.mlflow_world import (
+    as_mlflow_asks,
+    fetched,
+    item,
+    lesson,
+    rules_of,
+    says,
+    taught,
+    tone_judge,
+)
 
 
 def record_of(name: str) -> dict[str, Any]:
@@ -48,9 +57,8 @@ def test_mlflow_itself_gives_a_plain_judge_with_the_guidelines(aligned):
     assert len(record) < 4000
     aligned.align(fetched(lesson(3))).register()
     first = scorers.get_scorer(name="tone", version=1)
-    assert [type(judge) for judge in (*scorers.list_scorers(), first)] == [
-        InstructionsJudge
-    ] * 2
+    (listed,) = scorers.list_scorers()
+    assert type(first) is type(listed) is InstructionsJudge
     assert first.instructions == aligned.instructions
     scorers.delete_scorer(name="tone", version="all")
     assert scorers.list_scorers() == []
@@ -79,10 +87,8 @@ def test_a_judge_that_cannot_be_registered_leaves_no_run(
     closed = mlflow.create_experiment(
         f"closed {tmp_path}", artifact_location=(wall / "artifacts").as_uri()
     )
-    with pytest.raises(
-        MlflowException,
-        match=r"its memory cannot be written to the artifacts .*Registry\(\)\.save",
-    ):
+    reason = r"its memory cannot be written to the artifacts .*Registry\(\)\.save"
+    with pytest.raises(MlflowException, match=reason):
         aligned.register(experiment_id=closed)
     assert scorers.list_scorers(experiment_id=closed) == []
 
@@ -98,10 +104,7 @@ def test_a_judge_that_cannot_be_registered_leaves_no_run(
 @pytest.mark.usefixtures("endpoint")
 @pytest.mark.parametrize("described", [None, "Whether we are kind"])
 def test_what_get_scorer_gives_says_where_the_memory_is(described: str | None):
-    aligned = tone_judge(description=described).align(
-        fetched(lesson(1)), MemAlignOptimizer()
-    )
-    aligned.register()
+    taught(lesson(1), description=described).register()
     plain = scorers.get_scorer(name="tone")
     assert "memalign.integrations.mlflow.load('tone')" in plain.description
     assert plain.description.startswith(described or "Learned by memalign")
@@ -123,9 +126,7 @@ def test_a_judge_that_mlflow_aligned_learns_anew_from_its_traces(caplog):
         _base_judge = tone_judge()
 
     aligned = MemAlignOptimizer().align(MemoryAugmentedJudge(), fetched(lesson(1)))
-    assert [each.guideline_text for each in aligned._semantic_memory] == [
-        "case 1 is unkind"
-    ]
+    assert rules_of(aligned) == ["case 1 is unkind"]
     assert "guidelines are distilled again from these traces" in caplog.text
 
 
@@ -142,10 +143,8 @@ def test_one_of_our_records_does_not_break_listings(aligned):
             mlflow.tracking.fluent._get_experiment_id(), "tone", json.dumps(record)
         )
         (listed,) = scorers.list_scorers()
-        assert (type(listed), listed.instructions) == (
-            InstructionsJudge,
-            aligned.instructions,
-        )
+        assert type(listed) is InstructionsJudge
+        assert listed.instructions == aligned.instructions
         with pytest.raises(MlflowException, match=why):
             load("tone")
         aligned.register()
@@ -167,21 +166,15 @@ def test_all_settings_survive_align_and_registration_but_headers(
     optimizer = MemAlignOptimizer(authority=["ana"], value_type="bool")
     aligned = judge.align(fetched(lesson(1)), optimizer)
     aligned.register()
-    files = [
-        *Path(store.removeprefix("sqlite:///")).parent.glob("mlflow.db*"),
-        *tmp_path.rglob("*.*"),
-    ]
-    assert not any(b"theirs alone" in file.read_bytes() for file in files)
+    tables = Path(store.removeprefix("sqlite:///")).parent.glob("mlflow.db*")
+    for file in (*tables, *tmp_path.rglob("*.*")):
+        assert b"theirs alone" not in file.read_bytes()
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
     loaded = load("tone", extra_headers={"Authorization": "given again"})
     for learned in (aligned, loaded):
         has_its_settings(learned)
         assert learned._optimizer == optimizer
-    rows = [
-        {"inputs": {"question": f"question {n}"}, "outputs": f"answer {n}"}
-        for n in (1, 9)
-    ]
-    result = mlflow.genai.evaluate(data=rows, scorers=[loaded])
+    result = mlflow.genai.evaluate(data=[item(1), item(9)], scorers=[loaded])
     assert (result.metrics["tone/mean"], result.metrics["tone/max"]) == (0.5, 1.0)
     assert endpoint.requests[-1]["temperature"] == 0.2
     assert endpoint.headers[-1]["authorization"] == "given again"
@@ -197,17 +190,16 @@ def has_its_settings(learned):
 @pytest.mark.usefixtures("endpoint")
 @pytest.mark.parametrize("name", ["team/tone", "tone\\warm", "t" * 150])
 def test_any_name_that_mlflow_takes_is_kept(name: str):
-    tone_judge(name=name).align(
-        fetched(lesson(1, name=name)), MemAlignOptimizer()
-    ).register()
-    assert [scorer.name for scorer in scorers.list_scorers()] == [name]
+    taught(lesson(1, name=name), name=name).register()
+    (listed,) = scorers.list_scorers()
+    assert listed.name == name
     loaded = load(name)
     verdict = loaded(inputs="q", outputs="answer 1")
     assert (verdict.name, verdict.value) == (name, False)
-    assert len(loaded.align(fetched(lesson(2, name=name)))._semantic_memory) == 2
+    assert len(rules_of(loaded.align(fetched(lesson(2, name=name))))) == 2
 
 
-# -- a process without memalign ----------------------------------------------------------------------------------------
+# -- a process without memalign ----------------------------------------------------
 
 READ = """
 import json, sys
@@ -217,8 +209,11 @@ from mlflow.genai.scorers import get_scorer, list_scorers
 mlflow.set_tracking_uri(sys.argv[1])
 mlflow.set_experiment(experiment_id=sys.argv[2])
 judge = get_scorer(name="tone")
-verdicts = [judge(inputs={"question": f"question {n}"}, outputs=f"answer {n}").value for n in (1, 9)]
-print("TOLD" + json.dumps([type(judge).__name__, [each.name for each in list_scorers()], judge.instructions, verdicts]))
+kind = type(judge).__name__
+(listed,) = list_scorers()
+one = judge(inputs={"question": "question 1"}, outputs="answer 1").value
+nine = judge(inputs={"question": "question 9"}, outputs="answer 9").value
+print("TOLD" + json.dumps([kind, listed.name, judge.instructions, one, nine]))
 """
 
 
@@ -226,7 +221,7 @@ print("TOLD" + json.dumps([type(judge).__name__, [each.name for each in list_sco
 def test_plain_mlflow_loads_and_runs_what_memalign_registered(
     endpoint: Endpoint, store: str, experiment: str
 ):
-    aligned = tone_judge().align(fetched(lesson(1)), MemAlignOptimizer())
+    aligned = taught(lesson(1))
     aligned.register()
     endpoint.answer = lambda body: json.dumps(as_mlflow_asks(body))
     done = subprocess.run(
@@ -237,17 +232,14 @@ def test_plain_mlflow_loads_and_runs_what_memalign_registered(
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    (line,) = (line for line in done.stdout.splitlines() if line.startswith("TOLD"))
-    found = json.loads(line.removeprefix("TOLD"))
-    assert found == ["InstructionsJudge", ["tone"], aligned.instructions, [False, True]]
+    found = json.loads(done.stdout.partition("TOLD")[2])
+    assert found == ["InstructionsJudge", "tone", aligned.instructions, False, True]
 
 
 @pytest.mark.usefixtures("endpoint")
 def test_a_guidelines_braces_name_no_field():
-    aligned = tone_judge().align(fetched(lesson("{{ mood }}")), MemAlignOptimizer())
-    assert [each.guideline_text for each in aligned._semantic_memory] == [
-        "case {{ mood }} is unkind"
-    ]
+    aligned = taught(lesson("{{ mood }}"))
+    assert rules_of(aligned) == ["case {{ mood }} is unkind"]
     aligned.register()
     assert "case { { mood } } is unkind" in scorers.get_scorer(name="tone").instructions
     assert load("tone").instructions == aligned.instructions

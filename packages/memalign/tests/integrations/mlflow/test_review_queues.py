@@ -1,8 +1,7 @@
-"""MLflow's review queues and experts on our page teach the same judge; MLflow is the one place where all of it is."""
+"""MLflow's review queues and experts on our page teach the same judge, and MLflow has it all."""
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from typing import Any
 
 import mlflow
@@ -11,25 +10,31 @@ from mlflow.entities import Feedback
 from mlflow.exceptions import MlflowException
 
 import memalign as ma
-from memalign.integrations.mlflow import MemAlignOptimizer, log_feedback
+from memalign.integrations.mlflow import log_feedback
 from tests.support.endpoint import Endpoint
-from tests.support.mlflow_world import fetched, refused, says, tone_judge, traced
+from tests.support.mlflow_world import (
+    fetched,
+    refused,
+    rules_of,
+    says,
+    taught,
+    traced,
+)
 
 
 def assessments(trace_id: str) -> list[tuple[str, Any, str | None, bool]]:
-    every = mlflow.get_trace(trace_id).info.assessments
-    return sorted(
-        (each.source.source_id, each.value, each.rationale, each.valid is not False)
-        for each in every
-    )
+    found = []
+    for each in mlflow.get_trace(trace_id).info.assessments:
+        valid = each.valid is not False
+        found.append((each.source.source_id, each.value, each.rationale, valid))
+    return sorted(found)
 
 
 def test_experts_feedback_is_logged_once_and_changes_override():
     one = traced(1)
     two = traced(2)
-    says(
-        one, True, "fine", by="ana", name="safety"
-    )  # words about something else, and a program's, stay as they are
+    # Words about something else, and a program's, stay as they are.
+    says(one, True, "fine", by="ana", name="safety")
     says(one, True, "fine", by="ana", kind="LLM_JUDGE")
     fine = [("ana", True, "fine", True)] * 2
     rows = [
@@ -91,25 +96,24 @@ def test_a_comment_that_mlflow_cannot_keep_costs_itself(
 
 def test_a_later_word_in_mlflow_is_not_overridden_by_an_earlier_one():
     trace_id = traced(1)
-    early = "2020-01-01T00:00:00Z"
-    late = "2020-01-02T00:00:00Z"
-    first = ma.Feedback(
-        id=trace_id, value=False, rationale="Too cold.", source="ana", created_at=early
-    )
-    edited = ma.Feedback(
-        id=trace_id,
-        value=False,
-        rationale="Cold, and late.",
-        source="ana",
-        created_at=late,
-    )
-    assert log_feedback([first], name="tone") == {f"{trace_id}@ana": "logged"}
+
+    def logged(day: int, comment: str) -> str:
+        said = ma.Feedback(
+            id=trace_id,
+            value=False,
+            rationale=comment,
+            source="ana",
+            created_at=f"2020-01-0{day}T00:00:00Z",
+        )
+        return log_feedback([said], name="tone")[f"{trace_id}@ana"]
+
+    assert logged(1, "Too cold.") == "logged"
     # Though the first was logged long after it was said.
-    assert log_feedback([edited], name="tone") == {f"{trace_id}@ana": "overridden"}
-    assert log_feedback([first], name="tone") == {f"{trace_id}@ana": "newer"}
+    assert logged(2, "Cold, and late.") == "overridden"
+    assert logged(1, "Too cold.") == "newer"
     says(trace_id, True, "On second thoughts it is kind.")
     before = assessments(trace_id)
-    assert log_feedback([edited], name="tone") == {f"{trace_id}@ana": "newer"}
+    assert logged(2, "Cold, and late.") == "newer"
     assert assessments(trace_id) == before
 
 
@@ -126,15 +130,13 @@ def test_a_judges_memory_goes_to_mlflow_and_teaches_from_there(endpoint: Endpoin
         "inputs": "question 1",
         "outputs": "answer 1",
         "source": "ana",
+        "value": False,
+        "rationale": "say: case 1 is unkind",
     }
-    taught = judge.align(
-        [{**row, "value": False, "rationale": "say: case 1 is unkind"}]
-    ).judge
-    assert log_feedback(taught) == {f"{trace_id}@ana": "logged"}
-    aligned = tone_judge().align(fetched(trace_id), MemAlignOptimizer())
-    assert [guideline.guideline_text for guideline in aligned._semantic_memory] == [
-        "case 1 is unkind"
-    ]
+    here = judge.align([row]).judge
+    assert log_feedback(here) == {f"{trace_id}@ana": "logged"}
+    aligned = taught(trace_id)
+    assert rules_of(aligned) == ["case 1 is unkind"]
     before = len(endpoint.requests)
     assert log_feedback(aligned.memalign_judge) == {f"{trace_id}@ana": "unchanged"}
     assert log_feedback(aligned) == {f"{trace_id}@ana": "unchanged"}
@@ -154,42 +156,27 @@ def test_what_is_no_feedback_or_has_no_name_is_refused():
             log_feedback(rows, name=name)
 
 
-@pytest.mark.skipif(
-    find_spec("mlflow.genai.review_queues") is None,
-    reason="this MLflow has no review queues",
-)
-def test_a_review_queues_answers_teach(endpoint: Endpoint):
+@pytest.mark.usefixtures("endpoint")
+def test_a_review_queues_answers_teach():
+    queues = pytest.importorskip("mlflow.genai.review_queues")
     from mlflow.genai.label_schemas import InputPassFail, create_label_schema
-    from mlflow.genai.review_queues import (
-        add_items_to_review_queue,
-        create_review_queue,
-        list_review_queue_items,
-        set_review_queue_item_status,
-    )
 
-    ids = [traced(1), traced(2)]
+    one = traced(1)
     choice = InputPassFail(positive_label="Kind", negative_label="Unkind")
     schema = create_label_schema(
         name="tone", type="feedback", input=choice, enable_comment=True
     )
-    queue = create_review_queue(
+    queue = queues.create_review_queue(
         "experts", queue_type="custom", users=["ana"], schema_ids=[schema.schema_id]
+    ).queue_id
+    queues.add_items_to_review_queue(queue, item_ids=[one, traced(2)])
+    # What the queue's page does with an answer.
+    says(one, False, "say: case 1 is unkind", by="ana")
+    queues.set_review_queue_item_status(
+        queue, item_id=one, status="complete", completed_by="ana"
     )
-    add_items_to_review_queue(queue.queue_id, item_ids=ids)
-    says(
-        ids[0], False, "say: case 1 is unkind", by="ana"
-    )  # what the queue's page does with an answer
-    set_review_queue_item_status(
-        queue.queue_id, item_id=ids[0], status="complete", completed_by="ana"
-    )
-    reviewed = [
-        item.item_id
-        for item in list_review_queue_items(queue.queue_id, status="complete")
-    ]
-    aligned = tone_judge().align(fetched(*reviewed), MemAlignOptimizer())
-    assert [guideline.guideline_text for guideline in aligned._semantic_memory] == [
-        "case 1 is unkind"
-    ]
-    assert [
-        (episode._trace_id, episode.source) for episode in aligned._episodic_memory
-    ] == [(ids[0], "ana")]
+    (reviewed,) = queues.list_review_queue_items(queue, status="complete")
+    aligned = taught(reviewed.item_id)
+    assert rules_of(aligned) == ["case 1 is unkind"]
+    (episode,) = aligned._episodic_memory
+    assert (episode._trace_id, episode.source) == (one, "ana")

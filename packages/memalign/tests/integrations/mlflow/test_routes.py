@@ -17,20 +17,18 @@ from tests.support.mlflow_world import (
     fetched,
     following,
     gateway_model,
+    item,
     lesson,
     refused,
+    taught,
     tone_judge,
 )
-from tests.support.rows import RawRow
 
 NAMED: dict[str, Any] = {
     "reflection_lm": "openai:/large",
     "embedding_model": "openai:/embed",
 }
-CASE: RawRow = {
-    "inputs": {"question": "question 1, as of today"},
-    "outputs": "answer 1",
-}
+CASE = item(1)
 
 
 @pytest.fixture(autouse=True)
@@ -92,9 +90,8 @@ def test_words_go_where_mlflow_sends_them_and_nowhere_else(
     before = len(here.requests)
     assert registry.load("tone")(**CASE).value is False
     assert len(here.requests) > before
-    assert {body["model"] for body in here.requests} == (
-        {"small"} if changes else {"small", "large"}
-    )
+    models = {body["model"] for body in here.requests}
+    assert models == ({"small"} if changes else {"small", "large"})
     assert bool(here.embedding_requests) is not bool(changes)
 
 
@@ -102,15 +99,15 @@ def test_a_password_in_an_address_is_hidden(
     here: Endpoint, tmp_path, caplog, monkeypatch
 ):
     monkeypatch.setenv("OPENAI_API_KEY", "theirs")
-    judge = tone_judge(base_url=here.base_url.replace("://", "://ana:hunter2@"))
-    aligned = judge.align(fetched(lesson(1)), MemAlignOptimizer())
+    address = here.base_url.replace("://", "://ana:hunter2@")
+    aligned = taught(lesson(1), base_url=address)
     assert aligned(**CASE).value is False
     assert "hunter2" not in str(aligned.memalign_judge.model_name)
     registry = memalign.Registry(f"sqlite:///{tmp_path / 'm.db'}")
     registry.save(aligned.memalign_judge)
     assert b"hunter2" not in (tmp_path / "m.db").read_bytes()
     here.answer = bad_request("Invalid access token", status=401)
-    judge.align(fetched(lesson(2)), MemAlignOptimizer())
+    taught(lesson(2), base_url=address)
     assert "Check OPENAI_API_KEY" in caplog.text
     assert "hunter2" not in caplog.text
 
@@ -123,10 +120,8 @@ def test_a_password_in_an_address_is_hidden(
         ("nobody:/m", "nobody:m cannot be used: Unknown provider: nobody"),
         ("anthropic:/m", "needs a key"),
         ("openai:/m", "OPENAI_API_KEY"),
-        (
-            "mistral:/m",
-            "MISTRAL_API_BASE names a server",
-        ),  # not sent to the provider's own address instead
+        # Not sent to the provider's own address instead.
+        ("mistral:/m", "MISTRAL_API_BASE names a server"),
     ],
 )
 def test_a_model_that_cannot_be_asked_is_named_before_any_call(
@@ -146,16 +141,10 @@ def test_a_model_that_cannot_be_asked_is_named_before_any_call(
 @pytest.mark.slow
 @pytest.mark.usefixtures("on_server")
 def test_a_gateway_judge_is_scheduled_and_stopped(here: Endpoint):
-    aligned = tone_judge(model=gateway_model(here, "house")).align(
-        fetched(lesson(1)), MemAlignOptimizer()
-    )
-    registered = aligned.register()
+    registered = taught(lesson(1), model=gateway_model(here, "house")).register()
     started = registered.start(sampling_config=ScorerSamplingConfig(sample_rate=0.5))
     assert (started.sample_rate, started.status.value) == (0.5, "STARTED")
     assert scorers.get_scorer(name="tone").sample_rate == 0.5
     stopped = scorers.list_scorers()[0].stop()
     assert (stopped.status.value, stopped.model) == ("STOPPED", "gateway:/house")
-    assert (
-        load("tone")(inputs={"question": "question 1"}, outputs="answer 1").value
-        is False
-    )
+    assert load("tone")(**CASE).value is False

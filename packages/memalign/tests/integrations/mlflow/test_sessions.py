@@ -7,9 +7,9 @@ from typing import Any
 import mlflow
 import pytest
 
-from memalign.integrations.mlflow import MemAlignJudge, MemAlignOptimizer, load
+from memalign.integrations.mlflow import MemAlignJudge, load
 from tests.support.endpoint import Endpoint, user_of
-from tests.support.mlflow_world import fetched, says, tone_judge, traced
+from tests.support.mlflow_world import fetched, rules_of, says, taught, traced
 
 INSTRUCTIONS = "Was the customer treated kindly? {{ conversation }}"
 
@@ -30,17 +30,14 @@ def ids(experiment: str) -> list[str]:
     one = session("s-1", 1, 2)
     two = session("s-2", 3, 4)
     says(one[0], False, "say: case 2 is unkind")
-    says(
-        two[1], False, "say: case 4 is unkind", by="ben"
-    )  # on any trace of the session
+    # On any trace of the session.
+    says(two[1], False, "say: case 4 is unkind", by="ben")
     return [*one, *two]
 
 
 @pytest.fixture
-def aligned(endpoint: Endpoint, ids: list[str]) -> MemAlignJudge:
-    return MemAlignOptimizer().align(
-        tone_judge(instructions=INSTRUCTIONS), fetched(*ids)
-    )
+def aligned(endpoint: Endpoint, ids: list[str]) -> Any:
+    return taught(*ids, instructions=INSTRUCTIONS)
 
 
 def test_a_session_is_one_case_named_by_trace(aligned, ids, endpoint):
@@ -49,7 +46,7 @@ def test_a_session_is_one_case_named_by_trace(aligned, ids, endpoint):
     turns = turns_of(aligned, ids[0])
     assert [turn["role"] for turn in turns] == ["user", "assistant"] * 2
     assert turns[3]["content"] == "answer 2"
-    assert len(aligned._semantic_memory) == 2
+    assert len(rules_of(aligned)) == 2
     assert aligned(session=fetched(*ids[:2])).value is False
     assert aligned(session=fetched(*session("s-3", 8, 9))).value is True
     assert "answer 9" in user_of(endpoint.requests[-1])
@@ -62,21 +59,17 @@ def test_sessions_add_and_are_forgotten_by_their_traces(aligned, ids, endpoint, 
     new = session("s-3", 5, 6)
     says(new[0], False, "say: case 6 is unkind")
     more = aligned.align(fetched(*new))
-    assert len(more._semantic_memory) == 3
+    assert len(rules_of(more)) == 3
     forgot = more.unalign(traces=fetched(*ids[:2]))
     # Whether reports are captured too is for the logger's level, which other tests set.
-    assert not [record for record in caplog.records if record.levelname == "WARNING"]
+    assert "WARNING" not in caplog.text
     assert forgot._episodic_trace_ids == sorted([ids[2], new[0]])
-    assert {guideline.guideline_text for guideline in forgot._semantic_memory} == {
-        "case 4 is unkind",
-        "case 6 is unkind",
-    }
+    assert sorted(rules_of(forgot)) == ["case 4 is unkind", "case 6 is unkind"]
 
 
-def test_a_grown_session_is_one_case_as_it_is_now(endpoint, ids):
-    part = MemAlignOptimizer().align(
-        tone_judge(instructions=INSTRUCTIONS), fetched(ids[3])
-    )
+@pytest.mark.usefixtures("endpoint")
+def test_a_grown_session_is_one_case_as_it_is_now(ids):
+    part = taught(ids[3], instructions=INSTRUCTIONS)
     again = part.align(fetched(*ids[2:], *session("s-2", 7)))
     assert again._episodic_trace_ids == [ids[3]]
     turns = turns_of(again, ids[3])
@@ -88,11 +81,10 @@ def test_a_grown_session_is_one_case_as_it_is_now(endpoint, ids):
 def test_a_session_scorer_comes_back_from_the_registry(aligned, ids):
     aligned.register()
     loaded = load("tone")
-    assert loaded.unalign(fetched(ids[3]))._episodic_trace_ids == [ids[0]], (
-        "any turn stands for its session"
-    )
+    left = loaded.unalign(fetched(ids[3]))
+    assert left._episodic_trace_ids == [ids[0]], "any turn stands for its session"
     assert loaded.is_session_level_scorer
     assert loaded.memalign_judge == aligned.memalign_judge
     result = mlflow.genai.evaluate(data=fetched(*ids[:2]), scorers=[loaded])
-    verdicts = [str(each) for each in result.result_df["tone/value"].dropna()]
-    assert verdicts in (["False"], ["0.0"])
+    (verdict,) = result.result_df["tone/value"].dropna()
+    assert str(verdict) in ("False", "0.0")

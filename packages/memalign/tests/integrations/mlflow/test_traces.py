@@ -1,4 +1,7 @@
-"""Which assessments of a trace are feedback, what of it a judge reads, an experiment's traces as cases; we leave none."""
+"""Which assessments are feedback, what of a trace a judge reads, an experiment as cases.
+
+And we leave no traces of our own.
+"""
 
 from __future__ import annotations
 
@@ -18,15 +21,17 @@ from memalign.integrations.mlflow.experiments import cases_of_experiment
 from memalign.integrations.mlflow.traces import content_of, without_verdicts
 from tests.support.mlflow_world import (
     fetched,
+    item,
     labelled,
     lesson,
     refused,
     says,
+    taught,
     tone_judge,
     traced,
 )
-from tests.support.rows import RawRow
 
+TRACE_JUDGE = "Was a tool used? {{ trace }}"
 JUDGE = ma.Judge(
     name="tone",
     instructions="{{ inputs }} {{ outputs }}",
@@ -36,10 +41,8 @@ JUDGE = ma.Judge(
 
 
 def said(*ids: str) -> list[tuple[str, object, str | None]]:
-    return [
-        (row.source, row.value, row.rationale)
-        for row in read_feedback(fetched(*ids), "tone", JUDGE).rows
-    ]
+    rows = read_feedback(fetched(*ids), "tone", JUDGE).rows
+    return [(row.source, row.value, row.rationale) for row in rows]
 
 
 def override(
@@ -49,8 +52,7 @@ def override(
     made = mlflow.override_feedback(
         trace_id=trace_id, assessment_id=given, value=value, source=source
     )
-    name: str = made.assessment_id
-    return name
+    return str(made.assessment_id)
 
 
 def test_the_last_override_in_a_chain_counts():
@@ -65,16 +67,15 @@ def test_the_last_override_in_a_chain_counts():
 
 def test_people_behind_one_placeholder_are_told_apart():
     trace_id = traced(1)
-    words: dict[str, str | None] = {
-        says(trace_id, False, word, by=who): word
-        for who, word in (("User", "cold"), ("default", "warm"))
-    }
-    first = says(trace_id, False, "short", by="User")
-    words[
-        override(trace_id, override(trace_id, first, True, by="User"), False, by="User")
-    ] = None  # an edited edit
-    assert {(source, word) for source, _, word in said(trace_id)} == {
-        (f"unknown:{n}", word) for n, word in words.items()
+    cold = says(trace_id, False, "cold", by="User")
+    warm = says(trace_id, False, "warm", by="default")
+    short = says(trace_id, False, "short", by="User")
+    edited = override(trace_id, short, True, by="User")
+    edited_again = override(trace_id, edited, False, by="User")
+    assert set(said(trace_id)) == {
+        (f"unknown:{cold}", False, "cold"),
+        (f"unknown:{warm}", False, "warm"),
+        (f"unknown:{edited_again}", False, None),
     }
 
 
@@ -103,23 +104,16 @@ def test_a_trace_lacking_a_field_or_spans_is_skipped():
         pass
     says(span.trace_id, True)
     found = read_feedback(fetched(span.trace_id), "tone", JUDGE)
-    assert found.skipped == {
-        span.trace_id: "the judge's instructions name {{ inputs }}, and the trace has none"
-    }
-    says(whole := traced(1), False, "cold")
-    found = read_feedback(
-        mlflow.search_traces(return_type="list", include_spans=False), "tone", JUDGE
-    )
-    assert (set(found.skipped), found.content) == ({span.trace_id, whole}, {}), (
-        "and takes nothing back"
-    )
-    with refused(
-        r"2 of 2: .* came without its spans; search_traces\(include_spans=True\)"
-    ):
-        tone_judge().align(
-            mlflow.search_traces(return_type="list", include_spans=False),
-            MemAlignOptimizer(),
-        )
+    reason = "the judge's instructions name {{ inputs }}, and the trace has none"
+    assert found.skipped == {span.trace_id: reason}
+    whole = labelled(1)
+    bare = mlflow.search_traces(return_type="list", include_spans=False)
+    found = read_feedback(bare, "tone", JUDGE)
+    assert set(found.skipped) == {span.trace_id, whole}
+    assert found.content == {}, "and takes nothing back"
+    reason = r"2 of 2: .* came without its spans; search_traces\(include_spans=True\)"
+    with refused(reason):
+        tone_judge().align(bare, MemAlignOptimizer())
 
 
 @pytest.mark.usefixtures("endpoint")
@@ -127,13 +121,11 @@ def test_a_trace_whose_application_logged_no_inputs_teaches():
     with mlflow.start_span("reply") as span:
         span.set_outputs("answer 1")
     says(span.trace_id, False, "say: case 1 is unkind")
-    aligned = tone_judge().align(fetched(span.trace_id), MemAlignOptimizer())
+    (trace,) = fetched(span.trace_id)
+    aligned = tone_judge().align([trace], MemAlignOptimizer())
     (case,) = aligned.memalign_judge.memory.cases
     assert case.example.inputs == "(the application logged no inputs)"
-    assert (
-        aligned(trace=fetched(span.trace_id)[0]).metadata["memalign.decided_by"]
-        == "expert"
-    )
+    assert aligned(trace=trace).metadata["memalign.decided_by"] == "expert"
 
 
 PIXELS = "data:image/png;base64,iVBORw0KGgo="
@@ -153,20 +145,20 @@ def test_a_picture_or_a_file_costs_its_own_trace(endpoint, caplog, held: str):
         span.set_inputs({"question": "what is this?", "picture": held})
         span.set_outputs("answer 5")
     says(span.trace_id, False, "say: case 5 is unkind")
-    aligned = tone_judge().align(fetched(span.trace_id, lesson(1)), MemAlignOptimizer())
+    aligned = taught(span.trace_id, lesson(1))
     assert len(aligned._episodic_trace_ids) == 1
     assert f"skipped 1 of 2 traces, {span.trace_id} (inputs.picture is " in caplog.text
     with refused("inputs.picture is (an image|a file)"):
         aligned(trace=fetched(span.trace_id)[0])
     with refused("1 of 1: inputs.picture is "):
-        tone_judge().align(fetched(span.trace_id), MemAlignOptimizer())
+        taught(span.trace_id)
     assert "mlflow-attachment" not in str(endpoint.requests)
 
 
 @pytest.mark.usefixtures("endpoint")
 def test_traces_are_rows_of_an_evaluation():
-    aligned = tone_judge().align(fetched(lesson(1), labelled(2)), MemAlignOptimizer())
-    held_out = [labelled(number) for number in (5, 6, 7)]
+    aligned = taught(lesson(1), labelled(2))
+    held_out = [labelled(5), labelled(6), labelled(7)]
     says(wrong := traced(8), False)
     for traces in (
         fetched(*held_out, wrong, traced(9)),
@@ -176,10 +168,8 @@ def test_traces_are_rows_of_an_evaluation():
         assert {row.id for row in rows} == {*held_out, wrong}
         found = ma.evaluate(aligned.memalign_judge, rows)
         assert (found.n, found.metrics["accuracy"].value) == (4, 0.75)
-    with pytest.raises(
-        InputError,
-        match=r"not Trace; memalign.integrations.mlflow.feedback_of\(traces, judge\)",
-    ):
+    way = r"not Trace; memalign.integrations.mlflow.feedback_of\(traces, judge\)"
+    with pytest.raises(InputError, match=way):
         ma.evaluate(aligned.memalign_judge, fetched(*held_out))
     for traces in ([], fetched(traced(10))):
         with refused("No valid feedback records found"):
@@ -189,10 +179,9 @@ def test_traces_are_rows_of_an_evaluation():
 @pytest.mark.usefixtures("endpoint")
 def test_a_wrong_label_is_named_by_its_trace_and_how_to_go_on():
     says(wrong := traced(1), "perhaps")
-    with refused(
-        f"MemAlignOptimizer\\(skip_invalid=True\\) learns the others\n  {wrong}: "
-    ):
-        tone_judge().align(fetched(wrong, lesson(2)), MemAlignOptimizer())
+    way = f"MemAlignOptimizer\\(skip_invalid=True\\) learns the others\n  {wrong}: "
+    with refused(way):
+        taught(wrong, lesson(2))
 
 
 def test_a_judge_of_a_level_of_sessions_is_refused():
@@ -216,9 +205,8 @@ def test_only_people_say_what_was_expected():
         mlflow.log_expectation(
             trace_id=trace_id, name="capital", value=value, source=source
         )
-    assert content_of(fetched(trace_id), ("expectations",)) == {
-        "expectations": {"capital": "Paris"}
-    }
+    content = content_of(fetched(trace_id), ("expectations",))
+    assert content == {"expectations": {"capital": "Paris"}}
 
 
 def test_feedback_on_a_trace_is_not_judged():
@@ -243,20 +231,13 @@ def test_what_evaluators_and_people_said_is_not_shown_to_a_judge_of_traces(endpo
     (trace,) = fetched(span.trace_id)
     assert "LEAK" not in str(content_of([trace], ("trace",)))
     shown = without_verdicts(trace)
-    assert [each.name for each in shown.data.spans] == ["reply"]
-    assert (
-        shown.info.assessments,
-        len(trace.info.assessments),
-        len(trace.data.spans),
-    ) == (
-        [],
-        2,
-        3,
-    )
-    judge = tone_judge(
-        instructions="Was a tool used? {{ trace }}", base_url=endpoint.base_url
-    )
-    judge.align(fetched(lesson(1)), MemAlignOptimizer())(trace=trace)
+    (seen,) = shown.data.spans
+    assert seen.name == "reply"
+    assert shown.info.assessments == []
+    assert len(trace.info.assessments) == 2
+    assert len(trace.data.spans) == 3
+    aligned = taught(lesson(1), instructions=TRACE_JUDGE, base_url=endpoint.base_url)
+    aligned(trace=trace)
     assert "LEAK" not in str(endpoint.requests)
 
 
@@ -267,25 +248,12 @@ def test_feedback_is_the_same_over_http_as_from_the_store(store: str):
     two = traced(2)
     says(one, False, "cold", by="User")
     says(one, True, "warm", by="User")
-    first = says(two, False, "late", by="ana")
-    source = AssessmentSource(source_type="HUMAN", source_id="ana")
-    mlflow.override_feedback(
-        trace_id=two, assessment_id=first, value=True, source=source
-    )
-    judge = ma.Judge(
-        name="tone",
-        instructions="{{ inputs }} {{ outputs }}",
-        feedback_value_type=str,
-        model="openai:m",
-    )
-    served = read_feedback(fetched(one, two), "tone", judge)
-    assert sorted(row.source.partition(":")[0] for row in served.rows) == [
-        "ana",
-        "unknown",
-        "unknown",
-    ]
+    override(two, says(two, False, "late"), True)
+    served = read_feedback(fetched(one, two), "tone", JUDGE)
+    sources = sorted(row.source.partition(":")[0] for row in served.rows)
+    assert sources == ["ana", "unknown", "unknown"]
     mlflow.set_tracking_uri(store)
-    assert read_feedback(fetched(one, two), "tone", judge) == served
+    assert read_feedback(fetched(one, two), "tone", JUDGE) == served
 
 
 @pytest.fixture
@@ -298,10 +266,6 @@ def logged() -> Iterator[None]:
 @pytest.mark.usefixtures("logged")
 def test_learning_judging_and_forgetting_leave_no_trace(endpoint, experiment):
     """Whatever is logged by itself; the user's own traces stay."""
-    case: RawRow = {
-        "inputs": {"question": "question 1, as of today"},
-        "outputs": "answer 1",
-    }
     *traces, new = fetched(lesson(1), lesson(2), labelled(3), traced(4))
 
     def count() -> int:
@@ -310,23 +274,17 @@ def test_learning_judging_and_forgetting_leave_no_trace(endpoint, experiment):
     before = count()
     optimizer = MemAlignOptimizer(embedding_model="openai:/embed")
     aligned = tone_judge().align(traces, optimizer)
-    assert aligned(trace=traces[0], inputs=case["inputs"]).value is False
-    aligned.unalign(traces[:1])(**case)
-    of_traces = tone_judge(
-        instructions="Was a tool used? {{ trace }}", base_url=endpoint.base_url
-    )
+    assert aligned(trace=traces[0], inputs=item(1)["inputs"]).value is False
+    aligned.unalign(traces[:1])(**item(1))
+    of_traces = tone_judge(instructions=TRACE_JUDGE, base_url=endpoint.base_url)
     of_traces.align(traces, optimizer)(trace=new)
     assert len(endpoint.requests) >= 6
     assert count() == before
-    rows = [
-        {"inputs": {"question": f"question {n}"}, "outputs": f"answer {n}"}
-        for n in range(4)
-    ]
-    mlflow.genai.evaluate(data=rows, scorers=[aligned])
-    assert count() == before + len(rows), "those of the evaluation's rows alone"
+    mlflow.genai.evaluate(data=[item(1), item(2)], scorers=[aligned])
+    assert count() == before + 2, "those of the evaluation's rows alone"
 
 
-# -- an experiment's traces as cases ----------------------------------------------------------------------------------
+# -- an experiment's traces as cases -----------------------------------------------
 
 FIELDS = ("inputs", "outputs")
 
@@ -337,9 +295,8 @@ def test_traces_of_an_experiment_are_cases(experiment: str, store: str):
         pass
     mlflow.set_trace_tag(ids[0], "kept", "yes")
     told: list[int] = []
-    mlflow.set_tracking_uri(
-        "sqlite:///elsewhere.db"
-    )  # what the process has set does not count
+    # What the process has set does not count.
+    mlflow.set_tracking_uri("sqlite:///elsewhere.db")
     found = cases_of_experiment(
         experiment,
         FIELDS,
@@ -355,15 +312,15 @@ def test_traces_of_an_experiment_are_cases(experiment: str, store: str):
     found = cases_of_experiment(
         experiment, FIELDS, tracking_uri=store, filter_string="tag.kept = 'yes'"
     )
-    assert [example.id for example in found.examples] == ids[:1]
+    (example,) = found.examples
+    assert example.id == ids[0]
 
 
 def test_a_session_is_one_case(experiment: str, store: str):
     first = traced(1, session="s-1")
     traced(2, session="s-1")
-    (case,) = cases_of_experiment(
-        experiment, ("conversation",), tracking_uri=store
-    ).examples
+    found = cases_of_experiment(experiment, ("conversation",), tracking_uri=store)
+    (case,) = found.examples
     assert case.id == first
     assert "question 2" in str(case.conversation)
 
