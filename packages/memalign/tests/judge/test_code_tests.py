@@ -91,10 +91,8 @@ def test_people_read_a_sentence(case: CodeTest, text: str) -> None:
 
 
 def test_people_read_what_is_so_where_a_test_fails() -> None:
-    assert (
-        sentence(code("shape", "KD/4821"), positive=False)
-        == "The reply does not have a piece like KD/4821"
-    )
+    said = sentence(code("shape", "KD/4821"), positive=False)
+    assert said == "The reply does not have a piece like KD/4821"
 
 
 @pytest.mark.parametrize(
@@ -112,10 +110,7 @@ def test_people_read_what_is_so_where_a_test_fails() -> None:
             code("contains", "a", field="outputs | upper"),
             "'outputs | upper' is not a part of a field",
         ),
-        *(
-            (code("contains", text), "a control token of chat models or a fence")
-            for text in ("<|im_start|>", "```")
-        ),
+        (code("contains", "```"), "a control token of chat models or a fence"),
         (
             code("contains", '{"value": true'),
             "it contains a verdict in the form of a model's answer",
@@ -142,24 +137,28 @@ HOSTILE = [
 
 @pytest.mark.parametrize("text", HOSTILE, ids=lambda text: text[:3])
 def test_the_time_is_linear_in_a_hostile_item(text: str) -> None:
-    cases = [
-        code("word", "a " * 99 + "b"),
-        code("contains", "a" * 199 + "b"),
-        code("shape", "a" * 40),
-        code("shape", "1" * 39 + "-"),
-        code("number", "euros"),
-        code("length", low=1),
-    ]
-    assert takes_linear_time(
-        lambda part: [holds(case, Reading({"outputs": part})) for case in cases], text
-    )
+    def read(part: str) -> None:
+        for case in (
+            code("word", "a " * 99 + "b"),
+            code("contains", "a" * 199 + "b"),
+            code("shape", "a" * 40),
+            code("shape", "1" * 39 + "-"),
+            code("number", "euros"),
+            code("length", low=1),
+        ):
+            holds(case, Reading({"outputs": part}))
+
+    assert takes_linear_time(read, text)
 
 
 @given(
-    st.sampled_from([case for case, _, _ in DECIDED]),
+    st.sampled_from(DECIDED),
     st.recursive(st.text() | st.integers() | st.none(), st.lists),
 )
-def test_no_item_is_too_odd(case: CodeTest, outputs: Any) -> None:
+def test_no_item_is_too_odd(
+    decided: tuple[CodeTest, Any, bool | None], outputs: Any
+) -> None:
+    case, _, _ = decided
     assert holds(case, Reading({"outputs": outputs})) in (True, False, None)
 
 

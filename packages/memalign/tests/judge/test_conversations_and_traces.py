@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import re
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +57,14 @@ def shown(model: ScriptedChatModel) -> str:
     return model.requests[-1].user
 
 
+def user(content: str) -> dict[str, Any]:
+    return {"role": "user", "content": content}
+
+
+def assistant(content: str, **more: Any) -> dict[str, Any]:
+    return {"role": "assistant", "content": content} | more
+
+
 class TestTurns:
     def test_each_turn_is_one_numbered_line_with_role(self) -> None:
         one, model = judge()
@@ -92,7 +99,7 @@ class TestTurns:
     )
     def test_nothing_of_a_call_is_left_out(self, call: Any, seen: str) -> None:
         one, model = judge()
-        one(conversation=[{"role": "assistant", "content": "ok", "tool_calls": [call]}])
+        one(conversation=[assistant("ok", tool_calls=[call])])
         assert f'1 assistant: "ok" calls [{seen}]\n' in shown(model)
 
     @pytest.mark.parametrize(
@@ -149,29 +156,16 @@ class TestTurns:
 class TestBudget:
     def test_first_and_last_turns_stay_around_the_gap(self) -> None:
         one, model = judge(context=4_000)
-        turns = [
-            {"role": "user", "content": f"turn number {n} " + "word " * 60}
-            for n in range(1, 61)
-        ]
+        turns = [user(f"turn number {n} " + "word " * 60) for n in range(1, 61)]
         (note,) = one(conversation=turns).notes
         assert re.fullmatch("conversation: turns .* tokens", note)
-        numbers = [
-            int(line.split()[0])
-            for line in shown(model).splitlines()
-            if line[:1].isdigit()
-        ]
-        assert (numbers[0], numbers[-1]) == (1, 60)
-        (first,) = (
-            n
-            for n, (before, after) in enumerate(pairwise(numbers), 1)
-            if after > before + 1
-        )
-        assert first < len(numbers) - first, (
-            "one gap in the middle, and of the end there is more"
-        )
-        assert f"… turns {first + 1} to {numbers[first] - 1} of 60 left out" in shown(
-            model
-        )
+        before, gap, after = re.split("(… turns .* of 60 left out)", shown(model))
+        head = list(map(int, re.findall(r"^(\d+) user", before, re.MULTILINE)))
+        tail = list(map(int, re.findall(r"^(\d+) user", after, re.MULTILINE)))
+        assert head == list(range(1, head[-1] + 1))
+        assert tail == list(range(tail[0], 61))
+        assert gap == f"… turns {head[-1] + 1} to {tail[0] - 1} of 60 left out"
+        assert len(head) < len(tail), "of the end there is more"
 
     @settings(max_examples=60, deadline=None)
     @given(
@@ -181,7 +175,7 @@ class TestBudget:
     def test_what_is_cut_fits_and_holds_both_ends(
         self, lengths: list[int], tokens: int
     ) -> None:
-        turns = [{"role": "user", "content": "é" * length} for length in lengths]
+        turns = [user("é" * length) for length in lengths]
         text, note = cut("conversation", turns, tokens)
         assert estimate_tokens(text) <= tokens + 40
         assert text.splitlines()[1].startswith("1 user")
@@ -204,15 +198,15 @@ def test_a_session_is_learned_and_shown_turn_by_turn(tmp_path: Path) -> None:
     aligned = one.align(path).judge
     assert '\n1 user: "Where is my order?"\n' in shown(model)
     assert rule not in shown(model)
-    assert aligned(
-        conversation=[{"role": "user", "content": "Where is my parcel?"}]
-    ).example_ids == ("s-1",)
+    made = aligned(conversation=[user("Where is my parcel?")])
+    assert made.example_ids == ("s-1",)
     assert '\n1 user: "Where is my order?"\n' in shown(model)
     assert rule in model.requests[-1].system
-    assert [judgment.decided_by for judgment in aligned.judge_many(path)] == ["expert"]
+    (judgment,) = aligned.judge_many(path)
+    assert judgment.decided_by == "expert"
 
 
-# -- traces are read in every usual form, shown whole where they fit, and cut where they do not ---
+# -- traces are shown whole where they fit, and cut where they do not ------------------
 
 RUN = [
     Step(
@@ -236,6 +230,19 @@ RUN = [
 ]
 
 
+SHOWN = """
+trace: 3 spans, 1 failed, 3.00 s
+S1 "agent" AGENT 3.00 s
+  inputs: {"q": "Refund me"}
+  outputs: "Done, refunded."
+  S2 "plan" LLM 1.00 s
+    outputs: "call refund"
+  S3 "refund" TOOL error 0.0 ms
+    inputs: {"order": 17}
+    outputs: "HTTP 500"
+"""
+
+
 def trace_judge(context: int = 8_000) -> tuple[Judge, ScriptedChatModel]:
     task = "Did the agent do what it says that it did? {{ trace }}"
     return scripted(limits=Limits(context_tokens=context), instructions=task)
@@ -245,18 +252,8 @@ def test_a_small_trace_is_shown_whole() -> None:
     one, model = trace_judge()
     judgment = one(trace=otlp(RUN))
     assert judgment.notes == ()
-    assert (
-        'trace: 3 spans, 1 failed, 3.00 s\n'
-        'S1 "agent" AGENT 3.00 s\n'
-        '  inputs: {"q": "Refund me"}\n'
-        '  outputs: "Done, refunded."\n'
-        '  S2 "plan" LLM 1.00 s\n'
-        '    outputs: "call refund"\n'
-        '  S3 "refund" TOOL error 0.0 ms\n'
-        '    inputs: {"order": 17}\n'
-        '    outputs: "HTTP 500"\n'
-    ) in model.requests[0].user  # fmt: skip
-    assert len(model.requests) == 1
+    (request,) = model.requests
+    assert SHOWN in request.user
 
 
 @pytest.mark.parametrize(
@@ -286,69 +283,107 @@ def test_what_no_convention_knows_is_shown(held: dict[str, Any]) -> None:
 @pytest.mark.parametrize("context", [2_000, 8_000, 32_000])
 def test_everything_fits_the_models_context(context: int) -> None:
     one, model = trace_judge(context=context)
-    one(
-        trace=otlp(
-            [
-                *RUN,
-                *(
-                    Step(parent=0, name=f"step {n}", start=n, outputs="word " * 1200)
-                    for n in range(300)
-                ),
-            ]
-        )
-    )
+    steps = list(RUN)
+    for n in range(300):
+        steps.append(Step(parent=0, name=f"step {n}", start=n, outputs="word " * 1200))
+    one(trace=otlp(steps))
     (request,) = model.requests
-    assert (
-        estimate_tokens(request.system + request.user) + request.max_tokens
-        <= context * 1.05
-    )
-    assert '"refund" TOOL error' in request.user, (
-        "what failed is named whatever else is left out"
-    )
+    tokens = estimate_tokens(request.system + request.user) + request.max_tokens
+    assert tokens <= context * 1.05
+    # What failed is named whatever else is left out.
+    assert '"refund" TOOL error' in request.user
 
+
+def langchain(kind: str, **content: Any) -> dict[str, Any]:
+    """A message as LangChain dumps it."""
+    return {
+        "lc": 1,
+        "type": "constructor",
+        "id": ["langchain", kind],
+        "kwargs": content,
+    }
+
+
+def gemini(role: str, *parts: Any) -> dict[str, Any]:
+    return {"role": role, "parts": parts}
+
+
+ASKED = gemini("user", {"text": "Where?"})
+SOON = {"text": "Soon."}
 
 FRAMEWORKS: dict[str, Any] = {
     "LangChain": [
         {"type": "human", "content": "Where?", "additional_kwargs": {}},
-        {"type": "ai", "content": "Soon.", "tool_calls": [], "response_metadata": {"tokens": 3}},
+        {
+            "type": "ai",
+            "content": "Soon.",
+            "tool_calls": [],
+            "response_metadata": {"tokens": 3},
+        },
     ],
     "LangChain as a dict": [
         {"type": "human", "data": {"content": "Where?"}},
         {"type": "ai", "data": {"content": "Soon."}},
     ],
     "LangChain dumped": [
-        {"lc": 1, "type": "constructor", "id": ["langchain", kind], "kwargs": {"content": text}}
-        for kind, text in (("HumanMessage", "Where?"), ("AIMessage", "Soon."))
+        langchain("HumanMessage", content="Where?"),
+        langchain("AIMessage", content="Soon."),
     ],
-    "ShareGPT": [{"from": "human", "value": "Where?"}, {"from": "gpt", "value": "Soon."}],
+    "ShareGPT": [
+        {"from": "human", "value": "Where?"},
+        {"from": "gpt", "value": "Soon."},
+    ],
     "Responses": [
         {"role": "user", "content": [{"type": "input_text", "text": "Where?"}]},
-        {"type": "message", "id": "m", "status": "completed", "role": "assistant",
-         "content": [{"type": "output_text", "text": "Soon.", "annotations": []}]},
+        {
+            "type": "message",
+            "id": "m",
+            "status": "completed",
+            "role": "assistant",
+            "content": [{"type": "output_text", "text": "Soon.", "annotations": []}],
+        },
     ],
-    "an object with messages": {"messages": [{"role": "user", "content": "Where?"}, {"role": "assistant", "content": "Soon."}]},
-    "Gemini": [{"role": "user", "parts": [{"text": "Where?"}]}, {"role": "assistant", "parts": [{"text": "Soon."}]}],
-    "Gemini's contents": {"contents": [{"role": "user", "parts": [{"text": "Where?"}]}, {"role": "model", "parts": [{"text": "Soon."}]}]},
-    "Gemini's candidate": [{"role": "user", "parts": [{"text": "Where?"}]}, {"role": "MODEL", "parts": ["Soon."]}],
-    "Cohere": {"chat_history": [{"role": "USER", "message": "Where?"}, {"role": "CHATBOT", "message": "Soon."}]},
-    "an export of Claude": {"chat_messages": [{"sender": "human", "text": "Where?"}, {"sender": "assistant", "text": "Soon."}]},
-    "AutoGen": [{"source": "user", "content": "Where?"}, {"source": "assistant", "content": "Soon.", "models_usage": None}],
-    "Slack": [{"user": "user", "text": "Where?"}, {"user": "assistant", "text": "Soon."}],
+    "an object with messages": {"messages": [user("Where?"), assistant("Soon.")]},
+    "Gemini": [ASKED, gemini("assistant", SOON)],
+    "Gemini's contents": {"contents": [ASKED, gemini("model", SOON)]},
+    "Gemini's candidate": [ASKED, gemini("MODEL", "Soon.")],
+    "Cohere": {
+        "chat_history": [
+            {"role": "USER", "message": "Where?"},
+            {"role": "CHATBOT", "message": "Soon."},
+        ]
+    },
+    "an export of Claude": {
+        "chat_messages": [
+            {"sender": "human", "text": "Where?"},
+            {"sender": "assistant", "text": "Soon."},
+        ]
+    },
+    "AutoGen": [
+        {"source": "user", "content": "Where?"},
+        {"source": "assistant", "content": "Soon.", "models_usage": None},
+    ],
+    "Slack": [
+        {"user": "user", "text": "Where?"},
+        {"user": "assistant", "text": "Soon."},
+    ],
     "questions and answers": [{"question": "Where?", "answer": "Soon."}],
     "prompts and responses": {"history": [{"prompt": "Where?", "response": "Soon."}]},
     "Langfuse": {"input": "Where?", "output": "Soon."},
-    "speakers": [{"speaker": "user", "text": "Where?"}, {"author": {"role": "assistant"}, "message": "Soon."}],
-}  # fmt: skip
+    "speakers": [
+        {"speaker": "user", "text": "Where?"},
+        {"author": {"role": "assistant"}, "message": "Soon."},
+    ],
+}
 
 
 @pytest.mark.parametrize("name", FRAMEWORKS)
 def test_conversations_of_frameworks_are_read_as_they_are(name: str) -> None:
-    turns = turns_of(FRAMEWORKS[name])
-    assert turns is not None
-    assert [(turn.role, turn.content, turn.calls, turn.rest) for turn in turns] == [
-        ("user", "Where?", (), {}),
-        ("assistant", "Soon.", (), {}),
-    ]
+    asked, replied = turns_of(FRAMEWORKS[name]) or ()
+    assert (asked.role, asked.content) == ("user", "Where?")
+    assert (replied.role, replied.content) == ("assistant", "Soon.")
+    for turn in (asked, replied):
+        assert (turn.calls, turn.rest) == ((), {})
 
 
 def test_calls_of_frameworks_and_what_is_beside_turns_are_shown() -> None:
@@ -369,30 +404,17 @@ def test_calls_of_frameworks_and_what_is_beside_turns_are_shown() -> None:
         [of_langchain, {"type": "tool", "content": "tomorrow", "tool_call_id": "1"}],
     ):
         first, second = turns_of(conversation) or ()
-        assert (first.role, second.role, second.content) == (
-            "assistant",
-            "tool",
-            "tomorrow",
-        )
-        assert (first.calls[0]["name"], first.calls[0]["arguments"]) == (
-            "find",
-            {"q": 1},
-        )
+        assert (first.role, first.calls[0]["name"]) == ("assistant", "find")
+        assert first.calls[0]["arguments"] == {"q": 1}
+        assert (second.role, second.content) == ("tool", "tomorrow")
     of_gemini = {"functionCall": {"name": "find", "args": {"q": 1}, "id": "1"}}
-    response = {"functionResponse": {"name": "find", "response": {"when": "tomorrow"}}}
-    contents = {
-        "contents": [
-            {"role": "model", "parts": [{"text": "Let me see."}, of_gemini]},
-            {"role": "user", "parts": [response]},
-        ]
-    }
-    first, second = turns_of(contents) or ()
-    assert (first.role, first.content, first.calls[0]["arguments"]) == (
-        "assistant",
-        "Let me see.",
-        {"q": 1},
-    )
-    assert (second.role, second.content) == ("tool", response["functionResponse"])
+    response = {"name": "find", "response": {"when": "tomorrow"}}
+    called = gemini("model", {"text": "Let me see."}, of_gemini)
+    answered = gemini("user", {"functionResponse": response})
+    first, second = turns_of({"contents": [called, answered]}) or ()
+    assert (first.role, first.content) == ("assistant", "Let me see.")
+    assert first.calls[0]["arguments"] == {"q": 1}
+    assert (second.role, second.content) == ("tool", response)
     beside, _ = turns_of({"messages": ["Hi."], "tools": [{"name": "find"}]}) or ()
     assert beside.rest == {"tools": [{"name": "find"}]}
 
@@ -400,7 +422,7 @@ def test_calls_of_frameworks_and_what_is_beside_turns_are_shown() -> None:
 @pytest.mark.parametrize("nothing", [None, "", []])
 def test_a_turn_that_says_nothing_is_judged_as_such(nothing: Any) -> None:
     one, model = judge()
-    turns = [{"role": "user", "content": "Hi."}, {"role": "bot", "content": nothing}]
+    turns = [user("Hi."), {"role": "bot", "content": nothing}]
     assert one(conversation=turns).value is True
     assert shown(model).count("\n2 bot:") == 1
 
@@ -409,6 +431,6 @@ def test_a_turn_that_says_nothing_is_judged_as_such(nothing: Any) -> None:
     "role", ["Agent (Ana)", "O'Neil", "ana@example.org", "1st line", "R&D", "Ärztin #2"]
 )
 def test_people_may_be_called_as_they_are(role: str) -> None:
-    judge, model = scripted(instructions="Good? {{ conversation }}")
-    assert judge(conversation=[{"role": role, "content": "Hello."}]).value is True
-    assert f"1 {role}: " in model.requests[0].user
+    one, model = judge()
+    assert one(conversation=[{"role": role, "content": "Hello."}]).value is True
+    assert f"1 {role}: " in shown(model)

@@ -15,14 +15,12 @@ from memalign.testing import ScriptedDecisionModel
 from tests.support.keys import keys
 from tests.support.scripted import scripted
 
-RULES = tuple(
-    Guideline(id=f"G{n}", text=text, supported_by=keys(f"t-{n}@ana"))
-    for n, text in ((1, "Say sorry."), (2, "Be brief."))
+RULES = (
+    Guideline(id="G1", text="Say sorry.", supported_by=keys("t-1@ana")),
+    Guideline(id="G2", text="Be brief.", supported_by=keys("t-2@ana")),
 )
-SORRY, BRIEF = (
-    f"Does the item go against this guideline of experts: {text}?"
-    for text in ("Say sorry", "Be brief")
-)
+SORRY = "Does the item go against this guideline of experts: Say sorry?"
+BRIEF = "Does the item go against this guideline of experts: Be brief?"
 YES = {"true": 0.8, "false": 0.2}
 
 
@@ -42,12 +40,14 @@ def test_verdict_and_a_question_for_each_guideline_are_one_request() -> None:
     model = deciding({SORRY: 0.9, BRIEF: 0.2}, YES)
     judge(model)(outputs="x")
     assert model.calls == [3]
-    states = {state for state, _ in model.asked}
-    assert states == {'<<<\noutputs: "x"\n>>>'}, "the item alone, fenced"
-    asked = {question.key: question for _, question in model.asked}
-    assert (asked["value"].kind, asked["value"].labels) == ("choice", ("true", "false"))
-    assert "Good? {{ outputs }}" in asked["value"].text
-    assert "Be brief." in asked["value"].text
+    asked = {}
+    for state, question in model.asked:
+        assert state == '<<<\noutputs: "x"\n>>>', "the item alone, fenced"
+        asked[question.key] = question
+    verdict = asked["value"]
+    assert (verdict.kind, verdict.labels) == ("choice", ("true", "false"))
+    assert "Good? {{ outputs }}" in verdict.text
+    assert "Be brief." in verdict.text
     assert (asked["G2"].text, asked["G2"].kind) == (BRIEF, "yes_no")
 
 
@@ -55,8 +55,9 @@ def test_the_answers_are_a_verdict_with_findings() -> None:
     made = judge(deciding({SORRY: 0.9, BRIEF: 0.2}, YES))(outputs="x")
     assert (made.value, made.confidence) == (True, 0.8)
     assert (made.decided_by, made.model) == ("model", "scripted-decision")
-    found = {finding.guideline: finding.probability for finding in made.findings}
-    assert found == {"G1": 0.9, "G2": 0.2}
+    sorry, brief = made.findings
+    assert (sorry.guideline, sorry.probability) == ("G1", 0.9)
+    assert (brief.guideline, brief.probability) == ("G2", 0.2)
     assert (made.guideline_ids, made.rationale) == (("G1",), "Against G1: Say sorry.")
     assert "model" in made.usage.seconds
 
@@ -68,18 +69,17 @@ def test_where_nothing_is_broken_the_reason_says_so() -> None:
 
 def test_a_refused_question_is_named_and_the_others_stay() -> None:
     made = judge(deciding({SORRY: "not about people", BRIEF: 0.9}, YES))(outputs="x")
-    assert [finding.guideline for finding in made.findings] == ["G2"]
+    (finding,) = made.findings
+    assert finding.guideline == "G2"
     assert made.notes == ("no answer on G1: not about people",)
 
 
 def test_of_a_pair_only_the_verdict_is_asked() -> None:
     model = deciding({}, {"A": 0.7, "B": 0.3})
-    made = judge(model, value_type="A|B")(
-        outputs={"A": "We are sorry.", "B": "Read the terms."}
-    )
-    assert model.calls == [1], (
-        "which side a guideline speaks against is no question of yes or no"
-    )
+    sides = {"A": "We are sorry.", "B": "Read the terms."}
+    made = judge(model, value_type="A|B")(outputs=sides)
+    # Which side a guideline speaks against is no question of yes or no.
+    assert model.calls == [1]
     assert (made.value, made.confidence, made.findings) == ("A", 0.7, ())
 
 
@@ -107,8 +107,8 @@ def test_its_requests_wait_no_longer_than_the_judge_may(
     waits = list[float | None]()
     decide = model.decide
 
-    async def timed(*question: Any, timeout: float | None = None) -> Any:  # noqa: ASYNC109  # the protocol's
-        waits.append(timeout)
+    async def timed(*question: Any, **how: Any) -> Any:
+        waits.append(how.get("timeout"))
         return await decide(*question)
 
     monkeypatch.setattr(model, "decide", timed)
@@ -122,7 +122,6 @@ def test_what_it_cannot_do_is_said() -> None:
             judge(deciding({}, {}), value_type=value_type)(outputs="x")
     with pytest.raises(ModelRejected, match="too long"):
         judge(deciding({SORRY: 0.9}, "too long"))(outputs="x")
+    row = {"id": "t-1", "outputs": "x", "value": True, "rationale": "Good."}
     with pytest.raises(ConfigurationError, match="reflection_model"):
-        judge(deciding({}, YES), memory=Memory()).align(
-            [{"id": "t-1", "outputs": "x", "value": True, "rationale": "Good."}]
-        )
+        judge(deciding({}, YES), memory=Memory()).align([row])

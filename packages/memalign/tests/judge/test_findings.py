@@ -3,13 +3,14 @@ tests of guidelines found."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memalign import Finding, Guideline, Judge
+from memalign import Guideline, Judge
 from memalign.cli.output import fact_table, show
 from memalign.content.encoding import encode
 from memalign.content.normal import quote_lines
@@ -59,18 +60,15 @@ def sent(one: Judge) -> ChatRequest:
 def test_a_finding_has_its_guideline_evidence_value_and_teacher() -> None:
     one = judge(answer(named("G2", "Here is €20.", False), value=False))
     made = one(outputs=REPLY)
-    assert made.findings == (
-        Finding(
-            guideline="G2",
-            evidence="Here is €20.",
-            value=False,
-            taught_by=keys("t-2@ben"),
-        ),
-    )
+    (finding,) = made.findings
+    assert (finding.guideline, finding.value) == ("G2", False)
+    assert finding.evidence == "Here is €20."
+    assert finding.taught_by == keys("t-2@ben")
     assert (made.value, made.guideline_ids, made.notes) == (False, ("G2",), ())
-    assert list(sent(one).schema["properties"]) == ["findings", "rationale", "value"]
-    finding = sent(one).schema["properties"]["findings"]["items"]
-    assert finding["properties"]["guideline"]["enum"] == ["G1", "G2"]
+    asked = sent(one).schema["properties"]
+    assert list(asked) == ["findings", "rationale", "value"]
+    shown = asked["findings"]["items"]["properties"]["guideline"]
+    assert shown["enum"] == ["G1", "G2"]
     assert "G1: Sorry is kind." in sent(one).system
 
 
@@ -98,21 +96,19 @@ def test_only_words_of_the_item_are_evidence(quoted: str) -> None:
     )
     twice = named("G2", "sorry"), named("G2", "truly")
     made = judge(answer(named("G1", quoted), *twice), memory=memory)(outputs=REPLY)
-    assert [(each.guideline, each.evidence) for each in made.findings] == [
-        ("G1", None),
-        ("G2", "sorry"),
-    ]
+    ignored, kept = made.findings
+    assert (ignored.guideline, ignored.evidence) == ("G1", None)
+    assert (kept.guideline, kept.evidence) == ("G2", "sorry")
     assert quoted not in str(made.to_dict())
-    assert made.notes == (
-        "the evidence for G1 was ignored because the item does not contain these words",
-    )
-    assert made.example_ids == ("t-1",), (
-        "its words were in the prompt, and are not the item's"
-    )
-    missing = judge(answer(named("G1", "")))(outputs=REPLY)
-    assert (missing.findings[0].evidence, missing.notes) == (None, ()), (
-        "of what is missing there is nothing to quote"
-    )
+    (note,) = made.notes
+    assert note.startswith("the evidence for G1 was ignored because the item does not")
+    # Its words were in the prompt, and are not the item's.
+    assert made.example_ids == ("t-1",)
+
+
+def test_of_what_is_missing_there_is_nothing_to_quote() -> None:
+    made = judge(answer(named("G1", "")))(outputs=REPLY)
+    assert (made.findings[0].evidence, made.notes) == (None, ())
 
 
 @pytest.mark.parametrize(
@@ -187,17 +183,15 @@ TESTED = Memory(guidelines=(rule(1, NUMBER), rule(2, NUMBER, SORRY)))
 def test_facts_stand_before_the_item_and_are_findings() -> None:
     one = judge(answer(), memory=TESTED)
     made = one(outputs="It is HN/1234.")
-    found = [(each.guideline, each.test, each.holds) for each in made.findings]
-    assert found == [("G1", sentence(NUMBER), True), ("G2", sentence(SORRY), False)]
-    assert made.findings[0].taught_by == keys("t-1@ana")
+    number, sorry = made.findings
+    fact = sentence(NUMBER)
+    assert (number.guideline, number.test, number.holds) == ("G1", fact, True)
+    assert (sorry.guideline, sorry.test, sorry.holds) == ("G2", sentence(SORRY), False)
+    assert number.taught_by == keys("t-1@ana")
     user = sent(one).user
-    assert f"- {sentence(NUMBER)}: yes\n" in user, "a fact about the item, not a rule"
-    assert (
-        user.index(sentence(NUMBER))
-        < user.index("Now judge this item:")
-        < user.index("HN/1234")
-    )
-    assert sentence(NUMBER) not in sent(one).system
+    assert f"- {fact}: yes\n" in user, "a fact about the item, not a rule"
+    assert user.index(fact) < user.index("Now judge this item:") < user.index("HN/1234")
+    assert fact not in sent(one).system
     assert made.usage.calls == 1
 
 
@@ -210,9 +204,8 @@ def test_a_judgment_of_swapped_sides_means_the_item_as_it_stands() -> None:
         parameters={"swap": True},
     )
     made = one(outputs={"A": "It is on its way.", "B": "HN/1234"})
-    assert (made.value, made.confidence, made.rationale) == ("B", 1.0, "r"), (
-        "A of the swapped item is B"
-    )
+    # A of the swapped item is B.
+    assert (made.value, made.confidence, made.rationale) == ("B", 1.0, "r")
     assert (made.findings[0].guideline, made.findings[0].value) == ("G2", "B")
 
 
@@ -223,10 +216,10 @@ def test_a_judgment_of_swapped_sides_means_the_item_as_it_stands() -> None:
         ('"We are"', "We are"),
         ("“We are”…", "We are"),
         ('We are "truly" sorry.', 'We are "truly" sorry.'),
-        *(
-            (f"We are {mark}truly{mark} sorry.", f"We are {mark}truly{mark} sorry.")
-            for mark in "“\u00b4`'\u2039″"
-        ),
+        ("We are “truly“ sorry.", "We are “truly“ sorry."),
+        ("We are \u00b4truly` sorry.", "We are \u00b4truly` sorry."),
+        ("We are 'truly\u2039 sorry.", "We are 'truly\u2039 sorry."),
+        ("We are ″truly″ sorry.", "We are ″truly″ sorry."),
         ('We are \\"truly\\" sorry.', 'We are \\"truly\\" sorry.'),
         ("sorry. Here", "sorry. Here"),
         ("sorry.\\nHere", "sorry.\\nHere"),
@@ -251,7 +244,7 @@ def test_white_space_quotes_and_escapes_are_forgiven(
 
 @given(
     st.text(),
-    st.text(min_size=1).filter(lambda text: any(c.isalnum() for c in text)),
+    st.text(min_size=1).filter(lambda text: re.search(r"[^\W_]", text)),
     st.text(),
 )
 def test_a_piece_of_the_item_is_always_found(
@@ -280,13 +273,11 @@ REPLACED = Guideline(
 )
 def test_a_guideline_that_is_not_in_force_applies_to_nothing(name: Any) -> None:
     memory = Memory(guidelines=(*TAUGHT.guidelines, OLD, REPLACED), next_guideline=5)
-    made = judge(answer(named(name, "We are sorry.")), memory=memory)(
-        outputs="We are sorry."
-    )
+    said = "We are sorry."
+    made = judge(answer(named(name, said)), memory=memory)(outputs=said)
     assert (made.findings, made.guideline_ids) == ((), ())
-    assert made.notes == (
-        "a finding was ignored because it names a guideline that was not shown",
-    )
+    (note,) = made.notes
+    assert note.endswith("ignored because it names a guideline that was not shown")
 
 
 @pytest.mark.parametrize(
@@ -296,9 +287,8 @@ def test_a_guideline_that_is_not_in_force_applies_to_nothing(name: Any) -> None:
 def test_a_quoted_trick_harms_no_reader(
     trick: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (finding,) = judge(answer(named("G1", f"Before {trick} after")))(
-        outputs=f"Before {trick} after"
-    ).findings
+    said = f"Before {trick} after"
+    (finding,) = judge(answer(named("G1", said)))(outputs=said).findings
     assert finding.evidence is not None
     show(fact_table([("finding", str(finding))]))
     shown = capsys.readouterr().out
@@ -311,7 +301,7 @@ def test_a_quoted_trick_harms_no_reader(
     ["\\" * 100_000, "\\u0041" * 30_000, "\"'" * 50_000, "a " * 50_000, "a" * 100_000],
 )
 def test_evidence_of_a_hostile_item_costs_no_time(text: str) -> None:
+    words = "a " * 300 + "\\" * 300
     assert takes_linear_time(
-        lambda part: quotation("a " * 300 + "\\" * 300, quote_lines([encode(part)])),
-        text,
+        lambda part: quotation(words, quote_lines([encode(part)])), text
     )

@@ -33,12 +33,8 @@ def judge(answer: Any = None, **changes: Any) -> tuple[Judge, ScriptedChatModel]
     )
 
 
-def texts(*names: str) -> Memory:
-    return Memory(
-        guidelines=tuple(
-            Guideline(id=f"G{n}", text=text) for n, text in enumerate(names, 1)
-        )
-    )
+def knowing(text: str) -> Memory:
+    return Memory(guidelines=(Guideline(id="G1", text=text),))
 
 
 class TestValueTypes:
@@ -57,12 +53,17 @@ class TestValueTypes:
         self, annotation: object, raw: object
     ) -> None:
         one, _ = judge({"rationale": "r", "value": raw}, feedback_value_type=annotation)
-        with pytest.raises(
-            InvalidOutput, match="outside the value type; allowed: "
-        ) as caught:
+        reason = "outside the value type; allowed: "
+        with pytest.raises(InvalidOutput, match=reason) as caught:
             one(inputs="q", outputs="a")
         assert caught.value.usage is not None
         assert caught.value.usage.calls == 1
+
+
+PARTS: dict[str, Any] = {"inputs": {"question": "x"}, "outputs": [{"text": "x"}]}
+BAD_NAMES = (" a", "a/b", "a\\b", "a\nb", "a" * 101, "a\udcff", "a\rb", "a\0", "\x1b[J")
+EXAMPLE = Example(id="t", inputs="q", outputs="a")
+UNNAMED = r"by name, judge\(inputs=…\), or an Example, not a"
 
 
 class TestInstructions:
@@ -86,11 +87,7 @@ class TestInstructions:
         one, model = judge(instructions=instructions)
         assert one.fields == fields
         assert one.instructions == instructions
-        whole: dict[str, Any] = {
-            "inputs": {"question": "x"},
-            "outputs": [{"text": "x"}],
-        }
-        one(**{name: whole.get(name, "x") for name in fields})
+        one(**dict.fromkeys(CONTENT_FIELDS, "x") | PARTS)
         assert instructions in model.requests[0].system
 
     @pytest.mark.parametrize(
@@ -119,22 +116,7 @@ class TestInstructions:
             judge(instructions=instructions)
         assert why in str(caught.value)
 
-    @pytest.mark.parametrize(
-        "name",
-        [
-            "",
-            " a",
-            "a/b",
-            "a\\b",
-            "a\nb",
-            "a" * 101,
-            "a\udcff",
-            "a\rb",
-            "a\x00",
-            "\x1b[2J",
-            5,
-        ],
-    )
+    @pytest.mark.parametrize("name", [*BAD_NAMES, 5, ""])
     def test_a_name_is_one_short_line(self, name: Any) -> None:
         with pytest.raises(InputError, match="name"):
             judge(name=name)
@@ -164,29 +146,18 @@ class TestOneItem:
     @pytest.mark.parametrize(
         ("args", "fields", "error", "why"),
         [
-            ((), {"foo": 1}, TypeError, "unexpected keyword argument 'foo'"),
-            (
-                (Example(id="t", inputs="q", outputs="a"),),
-                {"outputs": "b"},
-                InputError,
-                "not both",
-            ),
-            *(
-                (
-                    (item,),
-                    {},
-                    InputError,
-                    r"by name, judge\(inputs=…\), or an Example, not a",
-                )
-                for item in ({"inputs": "a", "outputs": "b"}, "a text", 7)
-            ),
+            ([], {"foo": 1}, TypeError, "unexpected keyword argument 'foo'"),
+            ([EXAMPLE], {"outputs": "b"}, InputError, "not both"),
+            ([{"inputs": "a", "outputs": "b"}], {}, InputError, UNNAMED),
+            (["a text"], {}, InputError, UNNAMED),
+            ([7], {}, InputError, UNNAMED),
         ],
     )
     def test_an_example_or_fields_but_not_both(
         self, args: Any, fields: dict[str, Any], error: type[Exception], why: str
     ) -> None:
         one, _ = judge()
-        assert one(Example(id="t", inputs="q", outputs="a")).value is True
+        assert one(EXAMPLE).value is True
         with pytest.raises(error, match=why):
             one(*args, **fields)
 
@@ -196,11 +167,8 @@ class TestOneItem:
         aligned = learn(bare(embedding_model=embedding)[0], rows).judge
         made = aligned(inputs="question about it", outputs="the answer")
         assert (made.guideline_ids, sorted(made.example_ids)) == ((), ["t-1", "t-2"])
-        assert (made.memory_hash, made.model, made.error) == (
-            aligned.memory.hash,
-            "scripted",
-            None,
-        )
+        assert made.memory_hash == aligned.memory.hash
+        assert (made.model, made.error) == ("scripted", None)
         assert (made.usage.calls, set(made.usage.seconds)) == (1, {"model"})
         embedding.texts.clear()
         assert aligned.replace(retrieval_k=0)(inputs="q", outputs="a").example_ids == ()
@@ -209,9 +177,8 @@ class TestOneItem:
 
 class TestReplace:
     def test_a_changed_judge_keeps_memory_and_is_another(self) -> None:
-        aligned = learn(
-            bare(weak=True)[0], [row(1, "ana", "add"), row(2, "ana", "add")]
-        ).judge
+        rows = [row(1, "ana", "add"), row(2, "ana", "add")]
+        aligned = learn(bare(weak=True)[0], rows).judge
         for changes in (
             {"instructions": "Good? {{ outputs }}"},
             {"model": "openai:other"},
@@ -238,18 +205,14 @@ class TestReplace:
             one.replace(colour="red")
         one(inputs="q", outputs="a")
         asked = model.requests[0]
-        assert (asked.temperature, asked.max_tokens, asked.seed, asked.timeout) == (
-            0.5,
-            77,
-            3,
-            9,
-        )
+        assert (asked.temperature, asked.max_tokens) == (0.5, 77)
+        assert (asked.seed, asked.timeout) == (3, 9)
 
     def test_equal_judges_have_equal_hashes(self) -> None:
         one, _ = judge(
             feedback_value_type="int:1..5",
             parameters={"temperature": 0},
-            memory=texts("Be kind."),
+            memory=knowing("Be kind."),
         )
         same = one.replace(
             feedback_value_type=Annotated[int, Ge(1), Le(5)],
@@ -257,7 +220,7 @@ class TestReplace:
         )
         assert (one, hash(one)) == (same, hash(same))
         for changes in (
-            {"memory": texts("Be brief.")},
+            {"memory": knowing("Be brief.")},
             {"parameters": {"temperature": 1}},
             {"name": "other"},
         ):
@@ -268,7 +231,7 @@ class TestReplace:
             "model": "openai:m",
             "embedding_model": None,
             "parameters": {"seed": 7},
-            "memory": texts("Be kind."),
+            "memory": knowing("Be kind."),
         }
         one, _ = judge(feedback_value_type=Annotated[int, Ge(1), Le(5)], **settings)
         for made in (
@@ -277,39 +240,37 @@ class TestReplace:
             copy.deepcopy(one),
             one.replace(),
         ):
-            assert (made, hash(made), made.fingerprint) == (
-                one,
-                hash(one),
-                one.fingerprint,
-            )
+            assert (made, hash(made)) == (one, hash(one))
+            assert made.fingerprint == one.fingerprint
             with pytest.raises(TypeError):
                 made.parameters["seed"] = 1  # type: ignore[index]  # as above
 
 
 def test_a_huge_field_is_cut_with_a_note() -> None:
     one, model = judge(limits=Limits(context_tokens=8000))
-    (note,) = one(
-        inputs="short question", outputs="début " + "<|>\n" * 1_250_000 + " fin"
-    ).notes
+    long = "début " + "<|>\n" * 1_250_000 + " fin"
+    (note,) = one(inputs="short question", outputs=long).notes
     asked = model.requests[-1]
     assert len((asked.system + asked.user).encode()) / 3 < 8000
-    assert all(
-        part in asked.user
-        for part in ("short question", "début", " fin", "characters left out")
-    )
+    for part in ("short question", "début", " fin", "characters left out"):
+        assert part in asked.user
     assert note.startswith("outputs truncated from 5,000,010 to ")
-    assert not one(inputs="q" * 3000, outputs="a" * 3000).notes, (
-        "what fits is not touched"
-    )
+    made = one(inputs="q" * 3000, outputs="a" * 3000)
+    assert not made.notes, "what fits is not touched"
+
+
+SETTINGS = """
+    name instructions feedback_value_type model embedding_model retrieval_k parameters
+    columns memory
+"""
+NAMES = """
+    ajudge judge_many ajudge_many predict_batch apredict_batch align aalign unalign
+    aunalign replace prompt aprompt without_case value_type fields model_name fingerprint
+"""
 
 
 def test_a_judge_has_seventeen_names_beside_its_settings() -> None:
-    settings = "name instructions feedback_value_type model embedding_model retrieval_k parameters columns"
-    assert [setting.name for setting in dataclasses.fields(Judge)] == [
-        *settings.split(),
-        "memory",
-    ]
-    names = "ajudge judge_many ajudge_many predict_batch apredict_batch align aalign unalign aunalign replace"
-    names += " prompt aprompt without_case value_type fields model_name fingerprint"
+    settings = [setting.name for setting in dataclasses.fields(Judge)]
+    assert settings == SETTINGS.split()
     public = {name for name in dir(Judge) if not name.startswith("_")}
-    assert public - {*settings.split(), "memory"} == set(names.split())
+    assert public.difference(settings) == set(NAMES.split())

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import random
 import re
 import shutil
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -71,10 +72,24 @@ class Model:
 
 
 def items(count: int, *, changed: Collection[int] = ()) -> list[RawRow]:
-    return [
-        {"id": f"i-{n}", "outputs": f"a{n}-{'!' * (n in changed)}"}
-        for n in range(count)
-    ]
+    rows = []
+    for n in range(count):
+        mark = "!" if n in changed else ""
+        rows.append({"id": f"i-{n}", "outputs": f"a{n}-{mark}"})
+    return rows
+
+
+def names(count: int) -> list[str]:
+    return [f"i-{n}" for n in range(count)]
+
+
+def numbers(judgments: Iterable[Judgment]) -> list[str]:
+    """What the model answered: the number of each item."""
+    return [str(judgment.rationale) for judgment in judgments]
+
+
+def errors(judgments: Iterable[Judgment]) -> list[str]:
+    return [judgment.error for judgment in judgments if judgment.error]
 
 
 def judge(model: Model) -> Judge:
@@ -110,10 +125,8 @@ def test_judgments_are_written_in_the_order_of_items(
         progress=lambda *step: steps.append(step),
     )
     assert steps == [("judge", n, count) for n in range(1, count + 1)]
-    assert [judgment.rationale for judgment in judgments] == [
-        str(n) for n in range(count)
-    ]
-    assert ids(out) == [f"i-{n}" for n in range(count)]
+    assert numbers(judgments) == list(map(str, range(count)))
+    assert ids(out) == names(count)
     assert sorted(written) == sorted(ids(out))
     assert model.most <= concurrency
 
@@ -131,29 +144,29 @@ def test_all_rows_are_checked_before_the_first_call(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "settings", "why"),
+    ("given", "why"),
     [
-        *(
-            (one, {}, "for one example, call judge")
-            for one in (Example(id="i-1", outputs="a1-"), items(1)[0])
-        ),
-        *(
-            (one, {}, "examples must be a path, a DataFrame or an iterable of rows")
-            for one in (7, None)
-        ),
-        *(
-            ([], {"concurrency": n}, "concurrency must be 1 or more, a whole")
-            for n in (0, -1, "4", 2.5, True)
-        ),
-        *(
-            ([], {"max_cost": n}, "max_cost")
-            for n in (0, -1, float("nan"), float("inf"), "1", True)
-        ),
+        (Example(id="i-1", outputs="a1-"), "for one example, call judge"),
+        (items(1)[0], "for one example, call judge"),
+        (7, "examples must be a path, a DataFrame or an iterable of rows"),
+        (None, "examples must be a path, a DataFrame or an iterable of rows"),
     ],
 )
-def test_wrong_use_is_refused(given: Any, settings: dict[str, Any], why: str) -> None:
+def test_what_is_no_list_of_items_is_refused(given: Any, why: str) -> None:
     with pytest.raises(InputError, match=why):
-        judge(Model()).judge_many(given, **settings)
+        judge(Model()).judge_many(given)
+
+
+@pytest.mark.parametrize("count", [0, -1, "4", 2.5, True])
+def test_what_is_no_number_of_calls_at_once_is_refused(count: Any) -> None:
+    with pytest.raises(InputError, match="concurrency must be 1 or more, a whole"):
+        judge(Model()).judge_many([], concurrency=count)
+
+
+@pytest.mark.parametrize("limit", [0, -1, math.nan, math.inf, "1", True])
+def test_what_is_no_limit_is_refused(limit: Any) -> None:
+    with pytest.raises(InputError, match="max_cost"):
+        judge(Model()).judge_many([], max_cost=limit)
 
 
 @settings(max_examples=15)
@@ -179,11 +192,9 @@ def test_only_failed_changed_or_new_items_are_judged(
     )
     assert set(second.asked) == expected
     assert set(told) == {f"i-{n}" for n in expected}
-    assert ids(out) == [f"i-{n}" for n in range(30)]
-    assert [judgment.rationale for judgment in judgments] == [str(n) for n in range(30)]
-    assert {judgment.error for judgment in read_judgments(out).judgments.values()} == {
-        None
-    }
+    assert ids(out) == names(30)
+    assert numbers(judgments) == list(map(str, range(30)))
+    assert errors(read_judgments(out).judgments.values()) == []
 
 
 @pytest.mark.parametrize("concurrency", [1, 8])
@@ -205,7 +216,7 @@ def test_a_spend_limit_stops_only_the_current_run(
         assert re.match(why, str(judgment.error))
         assert judgment.usage == Usage()
     rest = judge(model).judge_many(items(40), out=out, max_cost=10)
-    assert [judgment.rationale for judgment in rest] == [str(n) for n in range(40)]
+    assert numbers(rest) == list(map(str, range(40)))
     assert set(model.asked.values()) == {1}
 
 
@@ -219,12 +230,8 @@ PAID = InvalidOutput("odd", usage=Usage(calls=2, cost=0.01))
     [
         (lambda n: REJECTED if n < 3 else None, 0.02, 16, 0.02),
         (lambda n: DOWN if n < 3 else None, 0.02, 16, 0.02),
-        (
-            lambda n: REJECTED if n % 4 else None,
-            0.1,
-            4,
-            0.06,
-        ),  # nor does a free failure make the next call seem cheap
+        # Nor does a free failure make the next call seem cheap.
+        (lambda n: REJECTED if n % 4 else None, 0.1, 4, 0.06),
         (lambda n: None if n else PAID, 0.05, 8, 0.04),
     ],
 )
@@ -235,19 +242,14 @@ def test_failures_tell_of_a_calls_cost_what_they_cost(
     judgments = judge(model).judge_many(
         items(200), max_cost=limit, concurrency=concurrency
     )
-    assert (
-        least
-        <= round(sum(judgment.usage.cost or 0 for judgment in judgments), 6)
-        <= limit
-    )
-    assert str(judgments[-1].error).startswith(
-        f"NotJudged: one more call would pass the limit of ${limit}"
-    )
-    assert all(
-        judgment.usage == PAID.usage
-        for judgment in judgments
-        if judgment.error == "InvalidOutput: odd"
-    )
+    paid = 0.0
+    for judgment in judgments:
+        paid += judgment.usage.cost or 0
+        if judgment.error == "InvalidOutput: odd":
+            assert judgment.usage == PAID.usage
+    assert least <= round(paid, 6) <= limit
+    why = f"NotJudged: one more call would pass the limit of ${limit}"
+    assert str(judgments[-1].error).startswith(why)
 
 
 @pytest.mark.parametrize(
@@ -282,29 +284,20 @@ def test_a_silent_server_is_not_asked_everything(tmp_path: Path) -> None:
         "until it is known what a call costs there is one at a time"
     )
     model.fails = lambda _: None
-    assert not [
-        judgment
-        for judgment in judge(model).judge_many(items(500), out=out)
-        if judgment.error
-    ]
+    assert errors(judge(model).judge_many(items(500), out=out)) == []
 
 
 def test_items_that_always_fail_block_no_later_items(tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
-    model = Model(
-        fails=lambda n: ModelRejected("it cannot be judged") if 10 <= n < 60 else None
-    )
+    model = Model(fails=lambda n: REJECTED if 10 <= n < 60 else None)
     first = judge(model).judge_many(items(60), out=out, concurrency=1)
-    assert [judgment.error is None for judgment in first].count(True) == 10
+    assert len(errors(first)) == 50
     again = judge(model).judge_many(items(80), out=out, concurrency=1)
-    assert [judgment.error is None for judgment in again].count(True) == 30, (
-        "those that came after them were judged"
-    )
+    assert len(errors(again)) == 50, "those that came after them were judged"
     model.fails = lambda _: ModelUnavailable("down")
     later = judge(model).judge_many(items(80), out=out, concurrency=1)
-    assert str(later[59].error).startswith("NotJudged: 32 examples in a row failed"), (
-        "a server is down as ever"
-    )
+    # A server is down as ever.
+    assert str(later[59].error).startswith("NotJudged: 32 examples in a row failed")
 
 
 @pytest.fixture
@@ -318,9 +311,8 @@ def wording(
 
     def change(name: str) -> None:
         template = copy / f"{name}.jinja"
-        template.write_text(
-            template.read_text("utf-8").replace(" the ", " that ", 1), "utf-8"
-        )
+        text = template.read_text("utf-8")
+        template.write_text(text.replace(" the ", " that ", 1), "utf-8")
         rendering.judging_prompts_hash.cache_clear()
 
     yield change
@@ -333,15 +325,10 @@ def test_a_reworded_distillation_leaves_judged_files_resumable(
     model = Model()
     out = tmp_path / "out.jsonl"
     judge(model).judge_many(items(5), out=out)
-    for name in (
-        "distil_system",
-        "distil_more_system",
-        "distil_user",
-        "distil_merge_system",
-    ):
-        wording(name)
+    for part in ("system", "more_system", "user", "merge_system"):
+        wording(f"distil_{part}")
     judge(model).judge_many(items(5), out=out)
-    assert sum(model.asked.values()) == 5, "nothing is asked again"
+    assert model.asked.total() == 5, "nothing is asked again"
 
 
 @pytest.mark.parametrize("name", ["judge_system", "judge_user", "decide_verdict"])
@@ -376,8 +363,7 @@ def test_another_judges_file_is_left_alone_and_it_is_said_what_differs(
             f"{settings} and what it has learned",
         ),
     ):
-        with pytest.raises(
-            InputError, match=f"which differs in {what}; name another output file"
-        ):
+        why = f"which differs in {what}; name another output file"
+        with pytest.raises(InputError, match=why):
             one.replace(**changes).judge_many(items(12), out=out)
         assert out.read_bytes() == before

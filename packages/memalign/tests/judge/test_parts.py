@@ -18,7 +18,10 @@ def judge(says: Any = True, **changes: Any) -> tuple[Judge, ScriptedChatModel]:
     return scripted({"rationale": "r", "value": says}, **changes)
 
 
-QUESTION = "Does the reply answer?\nQuestion: {{ inputs.question }}\nReply: {{ outputs[0].text }}"
+QUESTION = (
+    "Does the reply answer?\n"
+    "Question: {{ inputs.question }}\nReply: {{ outputs[0].text }}"
+)
 ITEM: RawRow = {
     "inputs": {"question": "Where is it?", "user": "u-7"},
     "outputs": [{"text": "In transit.", "score": 0.5}],
@@ -60,9 +63,9 @@ def test_an_item_without_the_part_costs_no_call(item: RawRow, why: str) -> None:
     with pytest.raises(InputError) as caught:
         one(Example(id="t-3", **item))
     assert str(caught.value) == f"t-3: the instructions name {why}"
-    many = one.judge_many([{"id": "t-4", **ITEM}, {"id": "t-3", **item}])
-    assert [judgment.error is None for judgment in many] == [True, False]
-    assert f"t-3: the instructions name {why}" in (many[1].error or "")
+    whole, lacking = one.judge_many([{"id": "t-4", **ITEM}, {"id": "t-3", **item}])
+    assert whole.error is None
+    assert f"t-3: the instructions name {why}" in str(lacking.error)
     assert len(model.requests) == 1
 
 
@@ -77,15 +80,12 @@ def test_feedback_is_learned_and_shown_by_its_parts() -> None:
         "rationale": "No date.",
         "source": "ana",
     }
-    with pytest.raises(
-        InvalidRows,
-        match=r"instructions name \{\{ inputs.question \}\}, and the row has none",
-    ):
-        one.align([row, row | {"id": "t-2", "inputs": {"query": "no question"}}])
+    lacking = row | {"id": "t-2", "inputs": {"query": "no question"}}
+    why = r"instructions name \{\{ inputs.question \}\}, and the row has none"
+    with pytest.raises(InvalidRows, match=why):
+        one.align([row, lacking])
     aligned = one.align([row]).judge
-    distilled = next(
-        request for request in model.requests if request.schema_name != "judgment"
-    )
+    (distilled,) = model.requests
     assert "inputs.question: " in distilled.user
     assert "u-7" not in distilled.user
     aligned(inputs={"question": "When?", "user": "u-8"}, outputs=[{"text": "Soon."}])
@@ -95,19 +95,13 @@ def test_feedback_is_learned_and_shown_by_its_parts() -> None:
 
 
 def test_sides_may_be_named_by_their_parts() -> None:
-    text = "Which is better for {{ inputs.question }}? {{ outputs.A.text }} or {{ outputs.B.text }}"
     one, model = judge(
         "A",
-        instructions=text,
+        instructions="Which answers better? {{ outputs.A.text }} or {{ outputs.B.text }}",
         feedback_value_type=Literal["A", "B"],
         parameters={"swap": True},
     )
-    item = Example(
-        id="p",
-        inputs={"question": "q"},
-        outputs={"B": {"text": "second"}, "A": {"text": "first"}},
-    )
-    one(item)
-    shown = [request.user for request in model.requests]
-    assert 'outputs.A.text: "first"\noutputs.B.text: "second"' in shown[0]
-    assert 'outputs.A.text: "second"\noutputs.B.text: "first"' in shown[1]
+    one(outputs={"B": {"text": "second"}, "A": {"text": "first"}})
+    as_it_is, swapped = model.requests
+    assert 'outputs.A.text: "first"\noutputs.B.text: "second"' in as_it_is.user
+    assert 'outputs.A.text: "second"\noutputs.B.text: "first"' in swapped.user

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from typing import Annotated, Any, Literal
 
+import narwhals as nw
 import pytest
 from annotated_types import Ge, Le
 from hypothesis import given, settings
@@ -27,17 +28,10 @@ KINDS: dict[str, Any] = {
     "polars": pl.DataFrame,
     "arrow": pa.Table.from_pylist,
 }
-COLUMNS = [
-    "id",
-    "value",
-    "probability",
-    "findings",
-    "rationale",
-    "input_tokens",
-    "cached_tokens",
-    "output_tokens",
-]
-COLUMNS += ["cost", "error", "answered_by", "judge", "content_hash"]
+COLUMNS = """
+    id value probability findings rationale input_tokens cached_tokens output_tokens
+    cost error answered_by judge content_hash
+"""
 
 
 def answers(request: ChatRequest) -> Any:
@@ -58,13 +52,13 @@ def asked(one: ma.Judge) -> list[str]:
     return [request.user for request in one.model.requests]  # type: ignore[union-attr]
 
 
+def table_of(frame: Any) -> Any:
+    return nw.from_native(frame, eager_only=True).to_arrow()
+
+
 def listed(frame: Any) -> list[RawRow]:
-    if isinstance(frame, pd.DataFrame):
-        return [
-            {name: None if cell is pd.NA else cell for name, cell in row.items()}
-            for row in frame.to_dict("records")
-        ]
-    return frame.to_dicts() if isinstance(frame, pl.DataFrame) else frame.to_pylist()  # type: ignore[no-any-return]
+    rows: list[RawRow] = table_of(frame).to_pylist()
+    return rows
 
 
 @pytest.fixture(params=KINDS)
@@ -84,47 +78,38 @@ def test_verdicts_come_back_in_the_same_kind(kind: Any) -> None:
     assert type(out) is type(frame)
     good, failed, empty = listed(out)
     for row in (good, failed, empty):
-        assert list(row) == COLUMNS
+        assert list(row) == COLUMNS.split()
         assert row["judge"] == good["judge"]
-    assert [good[name] for name in ("id", "value", "error", "cost")] == [
-        "b",
-        True,
-        None,
-        0.5,
-    ]
-    assert [good[name] for name in COLUMNS[3:6]] == ["[]", "Fine.", 7]
-    told = (failed["id"], failed["value"], failed["error"])
-    assert told == ("a", None, "ModelUnavailable: it is down")
+    assert (good["id"], good["value"], good["error"]) == ("b", True, None)
+    assert (good["cost"], good["input_tokens"]) == (0.5, 7)
+    assert (good["findings"], good["rationale"]) == ("[]", "Fine.")
+    assert (failed["id"], failed["value"]) == ("a", None)
+    assert failed["error"] == "ModelUnavailable: it is down"
     assert (empty["id"], empty["value"]) == ("c", None)
     assert empty["error"].startswith("InputError: no content: one of inputs, outputs, ")
 
 
 @pytest.mark.parametrize(
-    ("value_type", "value", "arrow"),
+    ("value_type", "said", "value", "arrow"),
     [
-        (bool, False, "bool"),
-        (Annotated[int, Ge(1), Le(5)], 3, "int64"),
-        (Annotated[float, Ge(0), Le(1)], 1, "double"),
-        (Literal["A", "B"], "B", "string"),
-        (str, "half \ud83d", "string"),
+        (bool, False, False, "bool"),
+        (Annotated[int, Ge(1), Le(5)], 3, 3, "int64"),
+        (Annotated[float, Ge(0), Le(1)], 1, 1, "double"),
+        (Literal["A", "B"], "B", "B", "string"),
+        (str, "half \ud83d", "half \ufffd", "string"),
     ],
 )
-def test_the_schema_hangs_on_no_row(value_type: Any, value: Any, arrow: str) -> None:
-    one = judge(value_type, lambda _: {"rationale": "\ud83d", "value": value})
-    full = one.predict_batch(pa.table({"id": ["a"], "outputs": ["x"]}))
-    failed = one.predict_batch(
-        pa.table({"id": ["a"], "outputs": pa.array([None], pa.string())})
-    )
-    empty = one.predict_batch(
-        pa.table(
-            {"id": pa.array([], pa.string()), "outputs": pa.array([], pa.string())}
-        )
-    )
+def test_the_schema_hangs_on_no_row(
+    value_type: Any, said: Any, value: Any, arrow: str
+) -> None:
+    one = judge(value_type, lambda _: {"rationale": "\ud83d", "value": said})
+    texts = pa.schema({"id": pa.string(), "outputs": pa.string()})
+    full = one.predict_batch(pa.table({"id": ["a"], "outputs": ["x"]}, texts))
+    failed = one.predict_batch(pa.table({"id": ["a"], "outputs": [None]}, texts))
+    empty = one.predict_batch(texts.empty_table())
     assert full.schema == failed.schema == empty.schema
     assert str(full.schema.field("value").type) in (arrow, f"large_{arrow}")
-    assert full["value"].to_pylist() == [
-        value if value_type is not str else "half \ufffd"
-    ]
+    assert full["value"].to_pylist() == [value]
     assert len(empty) == 0
 
 
@@ -178,46 +163,36 @@ def test_a_second_run_asks_for_what_is_missing(
     numbers: list[int], first: set[int]
 ) -> None:
     one = judge()
-    rows = [
-        {"id": f"i-{n}", "outputs": f"answer {n}{' fails' * (n == 3)}"} for n in numbers
-    ]
-    schema = {"id": pl.String, "outputs": pl.String}
-    earlier = one.predict_batch(
-        pl.DataFrame(
-            [row for row, n in zip(rows, numbers, strict=True) if n in first], schema
-        )
+    rows = pl.DataFrame({"n": pl.Series(numbers, dtype=pl.Int64)}).select(
+        "n",
+        id=pl.format("i-{}", "n"),
+        outputs=pl.when(pl.col("n") == 3)
+        .then(pl.lit("it fails"))
+        .otherwise(pl.format("answer {}", "n")),
     )
+    earlier = one.predict_batch(rows.filter(pl.col("n").is_in(list(first))))
     before = len(asked(one))
-    later = one.predict_batch(pl.DataFrame(rows, schema), done=earlier)
-    judged = first - {3}
-    assert later["id"].to_list() == [
-        row["id"] for row, n in zip(rows, numbers, strict=True) if n not in judged
-    ]
-    assert len(asked(one)) - before == len(set(numbers) - judged)
-    keys = set(zip(earlier["id"], earlier["content_hash"], strict=True)) - {
-        ("i-3", None)
-    }
-    failed = {key for key in keys if key[0] == "i-3"}
-    assert (
-        one.predict_batch(pl.DataFrame(rows, schema), done=keys - failed)[
-            "id"
-        ].to_list()
-        == later["id"].to_list()
-    )
+    later = one.predict_batch(rows, done=earlier)
+    missing = rows.filter(~pl.col("n").is_in(list(first - {3})))
+    assert later["id"].to_list() == missing["id"].to_list()
+    assert len(asked(one)) - before == missing["n"].n_unique()
+    judged = earlier.filter(pl.col("error").is_null())
+    keys = judged.select("id", "content_hash").rows()
+    again = one.predict_batch(rows, done=keys)
+    assert again["id"].to_list() == later["id"].to_list()
 
 
 def test_copies_are_asked_once_and_cost_nothing(kind: Any) -> None:
     one = judge()
-    frame = kind([{"id": "a" * 99, "outputs": outputs} for outputs in "xxyx"])
-    rows = listed(one.predict_batch(frame))
+    name = "a" * 99
+    frame = kind([{"id": name, "outputs": outputs} for outputs in "xxyx"])
+    verdicts = table_of(one.predict_batch(frame)).to_pydict()
     assert len(asked(one)) == 1
-    assert [row["cost"] for row in rows] == [0.5, 0.0, 0.0, 0.0]
-    assert {row["id"] for row in rows} == {"a" * 99}
-    assert [row["value"] for row in rows] == [True, True, None, True]
-    assert (
-        rows[2]["error"]
-        == "InputError: its content differs from that of row 1, which has the same id"
-    )
+    assert verdicts["cost"] == [0.5, 0.0, 0.0, 0.0]
+    assert verdicts["id"] == [name] * 4
+    assert verdicts["value"] == [True, True, None, True]
+    why = "InputError: its content differs from that of row 1, which has the same id"
+    assert verdicts["error"] == [None, None, why, None]
 
 
 def test_rows_without_ids_have_their_contents() -> None:
@@ -237,20 +212,16 @@ def test_rows_without_ids_have_their_contents() -> None:
 
 
 FRAME = pl.DataFrame({"id": ["a"], "outputs": ["x"]})
+NO_FRAME = "predict_batch takes a DataFrame|is no DataFrame"
 
 
 @pytest.mark.parametrize(
     ("frame", "done", "why"),
     [
-        *(
-            (odd, (), "predict_batch takes a DataFrame|is no DataFrame")
-            for odd in (
-                [{"id": "a", "outputs": "x"}],
-                "rows.jsonl",
-                pl.LazyFrame({"id": ["a"]}),
-                None,
-            )
-        ),
+        ([{"id": "a", "outputs": "x"}], (), NO_FRAME),
+        ("rows.jsonl", (), NO_FRAME),
+        (FRAME.lazy(), (), NO_FRAME),
+        (None, (), NO_FRAME),
         (
             pl.DataFrame({"id": ["a"], "answer": ["x"]}),
             (),

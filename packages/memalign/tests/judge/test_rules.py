@@ -18,7 +18,6 @@ from memalign.errors import InputError
 from memalign.judge import task_of
 from memalign.judge.prohibitions import forbidden_answer
 from memalign.judge.rules import rule_sentence, ruled_judgment, rules_in_force
-from memalign.memory import Memory
 from memalign.models.base import Limits
 from memalign.registry.bundle import bundle_of, load_bundle
 from memalign.testing import HashEmbedding, ScriptedChatModel
@@ -27,6 +26,7 @@ from tests.support.scripted import scripted
 
 WORD = CodeTest(kind="word", text="unfortunately", value=False)
 FORM = CodeTest(kind="shape", text="KD/4821", value=True)
+ORDER = CodeTest(kind="word", text="order", value=False)
 
 
 @pytest.mark.parametrize(
@@ -104,36 +104,42 @@ def test_only_a_plain_prohibition_forbids(
     assert forbidden_answer(test, text) is answer
 
 
-def test_a_condition_in_the_experts_own_words_counts_although_the_guideline_lost_it() -> (
-    None
-):
-    assert (
-        forbidden_answer(
-            WORD, "Never write unfortunately.", ["Never write it, only in condolences."]
-        )
-        is None
-    )
+def test_a_condition_that_only_the_experts_own_words_have_counts() -> None:
+    said = ["Never write it, only in condolences."]
+    assert forbidden_answer(WORD, "Never write unfortunately.", said) is None
+
+
+BROKEN = "Unfortunately it broke."
+
+
+def row(name: str, outputs: str, comment: str | None = None, **more: Any) -> RawRow:
+    content = {"id": name, "source": "ana", "outputs": outputs}
+    return content | {"rationale": comment} | more
 
 
 def rows(
-    count: int = 12, *, comment: str = "Never write unfortunately.", **more: Any
+    count: int = 12,
+    *,
+    comment: str | None = "Never write unfortunately.",
+    good: str = "Today your order {}.",
+    bad: str = "Unfortunately your order {}.",
 ) -> list[RawRow]:
     """Half of the replies have the word, and are bad."""
     made = []
     for n in range(count):
-        bad = n % 2 == 1
-        text = f"{'Unfortunately' if bad else 'Today'} your order {n} {'is late' if n % 3 else 'waits'}."
-        made.append(
-            {
-                "id": f"t-{n:02}",
-                "source": "ana",
-                "outputs": text,
-                "value": not bad,
-                "rationale": comment,
-            }
-            | more
-        )
+        odd = n % 2 == 1
+        what = f"{n} is late" if n % 3 else f"{n} waits"
+        text = (bad if odd else good).format(what)
+        made.append(row(f"t-{n:02}", text, comment, value=not odd))
     return made
+
+
+def again(comment: str) -> list[RawRow]:
+    """Four later rows, of the same kind."""
+    later = rows(4, comment=comment, bad="Unfortunately once more your order {}.")
+    for one in later:
+        one["id"] = f"u-{one['id']}"
+    return later
 
 
 def taught(
@@ -146,75 +152,61 @@ def taught(
     return judge.align(rows() if feedback is None else feedback).judge, model
 
 
+def decided_by(judge: Judge, outputs: Any = BROKEN) -> str:
+    return judge(outputs=outputs).decided_by
+
+
+def sentence_of(judge: Judge, name: str = "G1") -> str:
+    """What people are told of a rule: whether it decides, and why."""
+    guideline = judge.memory.guideline(name)
+    return rule_sentence(judge.memory, judge.value_type, guideline)
+
+
 def test_what_is_forbidden_decides_without_a_call() -> None:
     judge, model = taught()
-    made = judge(outputs="We are sorry. Unfortunately it broke.")
-    assert (made.value, made.decided_by, made.usage.calls, made.model) == (
-        False,
-        "rule",
-        0,
-        "",
-    )
+    made = judge(outputs=f"We are sorry. {BROKEN}")
+    assert (made.value, made.decided_by, made.model) == (False, "rule", "")
+    assert made.usage.calls == len(model.requests) == 0
     finding, *_ = made.findings
-    assert (finding.guideline, finding.evidence, finding.holds) == (
-        "G1",
-        "Unfortunately",
-        True,
-    )
+    assert (finding.guideline, finding.holds) == ("G1", True)
+    assert finding.evidence == "Unfortunately"
     assert finding.test == 'The reply has the word "unfortunately"'
     assert made.guideline_ids == ("G1", "G2"), "said of good replies and of bad ones"
-    assert "G1 decides by code" in (made.rationale or "")
-    assert model.requests == []
+    assert "G1 decides by code" in str(made.rationale)
+
+
+def test_nothing_follows_from_a_rule_that_is_kept() -> None:
+    """Whoever keeps a rule may err elsewhere."""
+    judge, model = taught()
     kept = judge(outputs="It is on its way.")
-    assert (kept.value, kept.decided_by, len(model.requests)) == (True, "model", 1), (
-        "who keeps a rule may err elsewhere"
-    )
-    assert "by code" not in model.requests[0].user, (
-        "nothing follows from a rule that is kept"
-    )
-    assert [(finding.guideline, finding.holds) for finding in kept.findings] == [
-        ("G1", False)
-    ]
+    assert (kept.value, kept.decided_by) == (True, "model")
+    (request,) = model.requests
+    assert "by code" not in request.user
+    (finding,) = kept.findings
+    assert (finding.guideline, finding.holds) == ("G1", False)
 
 
 def test_the_experts_label_comes_first() -> None:
     judge, _ = taught()
-    assert judge(outputs=rows()[1]["outputs"]).decided_by == "expert"
+    assert decided_by(judge, rows()[1]["outputs"]) == "expert"
 
 
 def test_a_later_label_takes_it_out_of_force_at_once_and_says_so() -> None:
     judge, _ = taught()
-    against = {
-        "id": "t-99",
-        "source": "ben",
-        "outputs": "Unfortunately you won.",
-        "value": True,
-        "rationale": "Good.",
-    }
+    against = row("t-99", "Unfortunately you won.", "Good.", source="ben", value=True)
     result = judge.align([against])
-    assert result.judge(outputs="Unfortunately it broke.").decided_by == "model"
+    assert decided_by(result.judge) == "model"
     (note,) = [note for note in result.notes if note.startswith("G1: ")]
-    assert (
-        note == "G1: Code does not decide: t-99@ben speaks against it."
-        or "decides no more" in note
-    )
+    assert note == "G1: Code does not decide: t-99@ben speaks against it."
     memory = result.judge.memory
     assert not rules_in_force(memory, judge.value_type)
-    back = result.judge.unalign("t-99@ben").judge
-    assert back(outputs="Unfortunately it broke.").decided_by == "rule", (
-        "and it comes back with the label's end"
-    )
+    # And it comes back with the label's end.
+    assert decided_by(result.judge.unalign("t-99@ben").judge) == "rule"
 
 
 def test_a_label_that_another_one_overrules_speaks_against_it_too() -> None:
     judge, _ = taught()
-    twin = {
-        "id": "t-01",
-        "source": "ben",
-        "outputs": rows()[1]["outputs"],
-        "value": True,
-        "rationale": "No.",
-    }
+    twin = rows()[1] | {"source": "ben", "value": True, "rationale": "No."}
     assert not rules_in_force(judge.align([twin]).judge.memory, judge.value_type)
 
 
@@ -224,55 +216,38 @@ def test_a_person_switches_it_off_and_it_stays_off() -> None:
     for guideline in judge.memory.guidelines:
         if guideline.tests:
             off = edit_guideline(off, guideline.id, rule=False, by="dora")
-    assert off(outputs="Unfortunately it broke.").decided_by == "model"
-    assert "dora switched it off" in rule_sentence(
-        off.memory, off.value_type, off.memory.guideline("G1")
-    )
-    more = [
-        row | {"id": f"u-{n}", "outputs": f"{row['outputs']} {n}"}
-        for n, row in enumerate(rows(4, comment="So."))
-    ]
-    assert (
-        off.align(more).judge(outputs="Unfortunately it broke.").decided_by == "model"
-    )
-
-
-DEMAND = "Give the reference, such as KD/4821"
+    assert decided_by(off) == "model"
+    assert "dora switched it off" in sentence_of(off)
+    assert decided_by(off.align(again("So.")).judge) == "model"
 
 
 def references() -> list[RawRow]:
-    return [
-        {"id": f"t-{n:02}", "source": "ana", "outputs": f"Under {'PT/10' if n % 2 else 'no. '}{n:02} it is packed.",
-         "value": n % 2 == 1, "rationale": DEMAND}
-        for n in range(12)
-    ]  # fmt: skip
+    demand = "Give the reference, such as KD/4821"
+    made = []
+    for n in range(12):
+        good = n % 2 == 1
+        text = f"Under {'PT/10' if good else 'no. '}{n:02} it is packed."
+        made.append(row(f"t-{n:02}", text, demand, value=good))
+    return made
 
 
-def test_what_is_demanded_decides_by_its_absence_only_once_a_person_confirmed_it() -> (
-    None
-):
+def test_a_demand_decides_by_its_absence_only_once_a_person_confirmed_it() -> None:
     judge, model = taught(references())
-    tested = next(guideline for guideline in judge.memory.semantic if guideline.tests)
-    assert judge(outputs="Two AAA batteries.").decided_by == "model"
-    assert "nobody confirmed it" in rule_sentence(
-        judge.memory, judge.value_type, tested
-    )
+    (tested, _), *_ = judge.memory.tests
+    lacking = "Two AAA batteries."
+    assert decided_by(judge, lacking) == "model"
+    assert "nobody confirmed it" in sentence_of(judge, tested.id)
     confirmed = edit_guideline(judge, tested.id, rule=True, by="ana")
-    made = confirmed(outputs="Two AAA batteries.")
+    made = confirmed(outputs=lacking)
     assert (made.value, made.decided_by) == (False, "rule")
     assert made.findings[0].holds is False
     asked = len(model.requests)
-    assert confirmed(outputs="KD/4821, two batteries.").decided_by == "model"
+    assert decided_by(confirmed, "KD/4821, two batteries.") == "model"
     assert len(model.requests) == asked + 1, "one-sided"
-    reworded = edit_guideline(
-        confirmed,
-        tested.id,
-        text="Name the reference, like KD/4821, at once.",
-        by="ana",
-    )
-    assert reworded(outputs="Two AAA batteries.").decided_by == "model", (
-        "confirmed was another sentence"
-    )
+    # What was confirmed was another sentence.
+    text = "Name the reference, like KD/4821, at once."
+    reworded = edit_guideline(confirmed, tested.id, text=text, by="ana")
+    assert decided_by(reworded, lacking) == "model"
 
 
 def test_without_a_test_there_is_nothing_to_confirm() -> None:
@@ -291,55 +266,30 @@ def test_erasing_its_comments_ends_it(tmp_path: Path) -> None:
     assert receipt.complete, receipt.left
     left = registry.load(judge.name)
     assert not rules_in_force(left.memory, left.value_type)
-    assert left(outputs="Unfortunately it broke.").decided_by == "model"
+    assert decided_by(left) == "model"
 
 
 @pytest.mark.parametrize(
-    "guideline",
+    ("text", "test", "people"),
     [
-        Guideline(id="G1", text="Never write unfortunately.", tests=(WORD,)),
-        Guideline(
-            id="G1",
-            text="Never write unfortunately.",
-            tests=(WORD,),
-            ruled_by="ana",
-            pinned_by="ana",
-        ),
-        Guideline(
-            id="G1",
-            text="Be kind.",
-            tests=(CodeTest(kind="word", text="order", value=False),),
-            ruled_by="ana",
-        ),
-        Guideline(
-            id="G1",
-            text="Never write order.",
-            tests=(CodeTest(kind="word", text="order", value=False),),
-        ),
+        ("Never write unfortunately.", WORD, {}),
+        ("Never write unfortunately.", WORD, {"ruled_by": "ana", "pinned_by": "ana"}),
+        ("Be kind.", ORDER, {"ruled_by": "ana"}),
+        ("Never write order.", ORDER, {}),
     ],
 )
 def test_a_forged_rule_in_a_bundle_decides_nothing_that_labels_do_not_bear_out(
-    guideline: Guideline,
+    text: str, test: CodeTest, people: dict[str, Any]
 ) -> None:
-    judge, _ = taught([row | {"rationale": None} for row in rows(6)])
-    forged = judge.replace(memory=judge.memory.with_guidelines([guideline]))
-    labels = {row["outputs"]: row["value"] for row in rows(6)}
-    loaded = load_bundle(
-        json.loads(
-            json.dumps(
-                bundle_of(forged.replace(model="openai:m", embedding_model=None))
-            )
-        )
-    )
+    judge, _ = taught(rows(6, comment=None))
+    guideline = Guideline(id="G1", text=text, tests=(test,), **people)
+    memory = judge.memory.with_guidelines([guideline])
+    forged = judge.replace(memory=memory, model="openai:m", embedding_model=None)
+    loaded = load_bundle(json.loads(json.dumps(bundle_of(forged))))
     for rule in rules_in_force(loaded.memory, loaded.value_type):
-        assert rule.guideline.text == "Never write unfortunately.", (
-            "which the six labels bear out"
-        )
-        assert all(
-            value is rule.value
-            for text, value in labels.items()
-            if "Unfortunately" in text
-        )
+        # Which the six labels bear out.
+        assert rule.guideline.text == "Never write unfortunately."
+        assert rule.value is False
 
 
 words = st.sampled_from(["unfortunately", "today", "order", "late", "sorry", "photo"])
@@ -360,58 +310,40 @@ words = st.sampled_from(["unfortunately", "today", "order", "late", "sorry", "ph
 def test_no_rule_decides_against_a_label(
     taught_rows: Any, later: Any, confirmed: bool
 ) -> None:
-    feedback = [
-        {
-            "id": f"t-{n}",
-            "source": "ana",
-            "outputs": " ".join(text),
-            "value": value,
-            "rationale": f"Never write {word}.",
-        }
-        for n, (text, value, word) in enumerate(taught_rows)
-    ]
+    feedback = []
+    for n, (text, value, word) in enumerate(taught_rows):
+        comment = f"Never write {word}."
+        feedback.append(row(f"t-{n}", " ".join(text), comment, value=value))
     judge, _ = taught(feedback)
     if confirmed:
         for guideline in judge.memory.guidelines:
             if guideline.tests:
                 judge = edit_guideline(judge, guideline.id, rule=True, by="dora")
-    others = [
-        {"id": f"u-{n}", "source": "ben", "outputs": " ".join(text), "value": value}
-        for n, (text, value) in enumerate(later)
-    ]
-    judge = judge.align(others).judge if others else judge
-    memory: Memory = judge.memory
-    for case in memory.cases:
-        labels = {
-            annotation.value
-            for annotation in case.annotations
-            if annotation.value is not None
-        }
-        task = task_of(judge)
+    others = []
+    for n, (text, value) in enumerate(later):
+        others.append(row(f"u-{n}", " ".join(text), source="ben", value=value))
+    judge = judge.align(others).judge
+    task = task_of(judge)
+    for case in judge.memory.cases:
         item = task.item(Example(id="x", outputs=case.example.outputs))
-        made = ruled_judgment(task, memory, item)
-        assert made is None or labels <= {made.value}
+        made = ruled_judgment(task, judge.memory, item)
+        for said in case.annotations:
+            assert made is None or said.value in (None, made.value)
 
 
-def switched(judge: Judge, text: str, **changes: Any) -> Judge:
-    """The judge with G1 in other words, with that test."""
-    guideline = judge.memory.guideline("G1")
-    (test,) = guideline.tests
-    return judge.replace(
-        memory=judge.memory.with_guidelines(
-            [replace(guideline, text=text, tests=(test,), **changes)]
-        )
-    )
-
-
-def alone(judge: Judge) -> Judge:
-    """The judge with no test but G1's."""
-    others = [replace(g, tests=()) for g in judge.memory.guidelines if g.id != "G1"]
-    return judge.replace(memory=judge.memory.with_guidelines(others))
+def alone(judge: Judge, text: str, **changes: Any) -> Judge:
+    """The judge with G1 in other words, and no test but G1's."""
+    guidelines = []
+    for guideline in judge.memory.guidelines:
+        if guideline.id == "G1":
+            guidelines.append(replace(guideline, text=text, **changes))
+        else:
+            guidelines.append(replace(guideline, tests=()))
+    return judge.replace(memory=judge.memory.with_guidelines(guidelines))
 
 
 @pytest.mark.parametrize(
-    ("outputs", "decided_by"),
+    ("outputs", "by"),
     [
         ("UNFORTUNATELY it broke.", "rule"),
         ("\uff35nfortunately it broke.", "rule"),
@@ -423,13 +355,13 @@ def alone(judge: Judge) -> Judge:
         (["It broke.", None, {}], "model"),
     ],
 )
-def test_the_reply_itself_has_to_say_it(outputs: Any, decided_by: str) -> None:
+def test_the_reply_itself_has_to_say_it(outputs: Any, by: str) -> None:
     judge, _ = taught()
-    assert judge(outputs=outputs).decided_by == decided_by
+    assert decided_by(judge, outputs) == by
 
 
 @pytest.mark.parametrize(
-    ("said", "outputs", "decided_by"),
+    ("said", "outputs", "by"),
     [
         ("Never write US.", "Call US now.", "rule"),
         ("Never write US.", "Call us now.", "model"),
@@ -438,40 +370,25 @@ def test_the_reply_itself_has_to_say_it(outputs: Any, decided_by: str) -> None:
     ],
 )
 def test_an_acronym_is_not_the_word_of_the_same_letters(
-    said: str, outputs: str, decided_by: str
+    said: str, outputs: str, by: str
 ) -> None:
-    feedback = [
-        row
-        | {
-            "outputs": f"Order {n} {'helps US' if n % 2 else 'waits'}.",
-            "rationale": said,
-        }
-        for n, row in enumerate(rows())
-    ]
-    judge, _ = taught(feedback)
+    judge, _ = taught(rows(comment=said, good="Order {}.", bad="Order {} helps US."))
     test = CodeTest(kind="word", text="us", value=False)
-    tested = [
-        replace(guideline, tests=(test,)) for guideline in judge.memory.guidelines
-    ]
+    tested = [replace(each, tests=(test,)) for each in judge.memory.guidelines]
     judge = judge.replace(memory=judge.memory.with_guidelines(tested))
-    assert judge(outputs=outputs).decided_by == decided_by
+    assert decided_by(judge, outputs) == by
 
 
 def test_a_customers_word_breaks_no_rule_for_replies() -> None:
-    feedback = [
-        row | {"inputs": row["outputs"], "outputs": f"Answer {n}, as ever."}
-        for n, row in enumerate(rows())
-    ]
+    feedback = rows()
+    for n, one in enumerate(feedback):
+        one |= {"inputs": one["outputs"], "outputs": f"Answer {n}, as ever."}
     judge, _ = taught(
         feedback, instructions="Is {{outputs}} a kind answer to {{inputs}}?"
     )
-    assert any(
-        test.field == "inputs" for g in judge.memory.guidelines for test in g.tests
-    )
-    assert (
-        judge(inputs="Unfortunately it broke.", outputs="We mend it.").decided_by
-        == "model"
-    )
+    assert "inputs" in [test.field for _, test in judge.memory.tests]
+    made = judge(inputs=BROKEN, outputs="We mend it.")
+    assert made.decided_by == "model"
 
 
 @pytest.mark.parametrize(
@@ -479,19 +396,16 @@ def test_a_customers_word_breaks_no_rule_for_replies() -> None:
 )
 def test_a_description_of_a_failing_is_no_prohibition(labels: tuple[Any, ...]) -> None:
     good, bad = labels[:2]
-    feedback = [
-        row | {
-            "outputs": f"{'Regarding' if n % 2 else 'Our apology for'} order {n}.",
-            "value": bad if n % 2 else good,
-            "rationale": "No apology." if n % 2 else None,
-        }
-        for n, row in enumerate(rows())
-    ]  # fmt: skip
+    feedback = rows(bad="Regarding order {}.", good="Our apology for order {}.")
+    for one in feedback:
+        failed = one["value"] is False
+        one["value"] = bad if failed else good
+        one["rationale"] = "No apology." if failed else None
     answers = {"rationale": "Fine.", "value": bad}
     kind = bool if good is True else Literal[labels]
     judge, _ = scripted(answers, limits=Limits(writes=False), feedback_value_type=kind)
     judge = judge.align(feedback).judge
-    assert judge(outputs="An apology costs nothing.").decided_by == "model"
+    assert decided_by(judge, "An apology costs nothing.") == "model"
 
 
 @pytest.mark.parametrize(
@@ -506,110 +420,59 @@ def test_another_persons_words_to_the_contrary_end_it_without_a_label(
     comment: str,
 ) -> None:
     judge, _ = taught()
-    other = {
-        "id": "u-1",
-        "source": "ben",
-        "outputs": "We miss him.",
-        "rationale": comment,
-    }
-    later = judge.align([other]).judge
-    assert later(outputs="Unfortunately it broke.").decided_by == "model"
-    assert "u-1@ben" in rule_sentence(
-        later.memory, later.value_type, later.memory.guideline("G1")
-    )
-    assert (
-        later.unalign("u-1@ben").judge(outputs="Unfortunately it broke.").decided_by
-        == "rule"
-    )
+    later = judge.align([row("u-1", "We miss him.", comment, source="ben")]).judge
+    assert decided_by(later) == "model"
+    assert "u-1@ben" in sentence_of(later)
+    assert decided_by(later.unalign("u-1@ben").judge) == "rule"
 
 
 @pytest.mark.parametrize(
-    ("text", "decided_by"),
+    ("text", "by"),
     [
         ("Never write unfortunately.", "rule"),
         ("Write unfortunately in condolences.", "model"),
         ("Be kind.", "rule"),
     ],
 )
-def test_a_guideline_that_a_person_wrote_may_contradict_it(
-    text: str, decided_by: str
-) -> None:
+def test_a_guideline_that_a_person_wrote_may_contradict_it(text: str, by: str) -> None:
     judge, _ = taught()
     written = edit_guideline(judge, "G2", text=text, pinned=True, by="ben")
-    assert written(outputs="Unfortunately it broke.").decided_by == decided_by
+    assert decided_by(written) == by
 
 
 def test_switched_off_it_stays_off_in_another_guideline_with_the_same_test() -> None:
     judge, _ = taught()
     off = edit_guideline(judge, "G1", rule=False, by="dora")
-    assert off(outputs="Unfortunately it broke.").decided_by == "model"
-    more = [
-        row | {"id": f"u-{n}"}
-        for n, row in enumerate(rows(4, comment="We never say unfortunately!"))
-    ]
-    more = [
-        row | {"outputs": f"{row['outputs']} Again {n}."} for n, row in enumerate(more)
-    ]
-    again = off.align(more).judge
-    assert again(outputs="Unfortunately it broke.").decided_by == "model"
-    assert (
-        edit_guideline(again, "G1", rule=True, by="dora")(
-            outputs="Unfortunately it broke."
-        ).decided_by
-        == "rule"
-    )
+    assert decided_by(off) == "model"
+    later = off.align(again("We never say unfortunately!")).judge
+    assert decided_by(later) == "model"
+    assert decided_by(edit_guideline(later, "G1", rule=True, by="dora")) == "rule"
+
+
+PLAIN = "Never write unfortunately."
+SAYS = 'When a reply says "unfortunately": false'
+REFUSING = 'When refusing, no "unfortunately"'
 
 
 @pytest.mark.parametrize(
-    ("text", "comment", "changes", "decided_by"),
+    ("text", "comment", "changes", "by"),
     [
-        (
-            'Never write "unfortunately": when a reply says it, false',
-            "Never write unfortunately.",
-            {},
-            "rule",
-        ),
-        (
-            'When a reply says "unfortunately": false',
-            "Never write unfortunately. Be kind.",
-            {},
-            "rule",
-        ),
-        (
-            'Never write "unfortunately" unless somebody died',
-            "Never write unfortunately.",
-            {},
-            "model",
-        ),
+        ('Never write "unfortunately": when a reply says it, false', PLAIN, {}, "rule"),
+        (SAYS, f"{PLAIN} Be kind.", {}, "rule"),
+        ('Never write "unfortunately" unless somebody died', PLAIN, {}, "model"),
         (
             'Never write "unfortunately" when refusing',
             "Never write unfortunately when refusing.",
             {},
             "model",
         ),
-        (
-            'When a reply says "unfortunately": false',
-            "Unfortunately sounds cold.",
-            {},
-            "model",
-        ),
-        (
-            'When refusing, no "unfortunately"',
-            "Never write unfortunately.",
-            {"origin": "ana"},
-            "model",
-        ),
-        (
-            'When refusing, no "unfortunately"',
-            "Never write unfortunately.",
-            {"pinned_by": "ana"},
-            "model",
-        ),
+        (SAYS, "Unfortunately sounds cold.", {}, "model"),
+        (REFUSING, PLAIN, {"origin": "ana"}, "model"),
+        (REFUSING, PLAIN, {"pinned_by": "ana"}, "model"),
     ],
 )
 def test_what_the_experts_said_counts_where_a_model_added_the_occasion(
-    text: str, comment: str, changes: dict[str, Any], decided_by: str
+    text: str, comment: str, changes: dict[str, Any], by: str
 ) -> None:
     judge, _ = taught(rows(comment=comment))
-    judge = alone(switched(judge, text, **changes))
-    assert judge(outputs="Unfortunately it broke.").decided_by == decided_by
+    assert decided_by(alone(judge, text, **changes)) == by

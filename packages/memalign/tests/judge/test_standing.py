@@ -23,51 +23,31 @@ def memory(*annotations: Annotation, **content: Any) -> Memory:
     example = Example(
         id=annotations[0].id, **({"inputs": "q", "outputs": "a"} | content)
     )
-    return Memory(
-        cases=(Case(example=example, annotations=annotations),),
-        embedding_model="hash:8",
-    )
+    case = Case(example=example, annotations=annotations)
+    return Memory(cases=(case,), embedding_model="hash:8")
 
 
 def judge(
     knowledge: Memory, *, answer: Any = True, **changes: Any
 ) -> tuple[Judge, list[ChatRequest]]:
-    task: dict[str, Any] = {
-        "instructions": "Good? {{ inputs }} {{ outputs }}"
-    } | changes
-    one, model = scripted(
-        {"rationale": "the model's", "value": answer}, memory=knowledge, **task
-    )
+    task = {"instructions": "Good? {{ inputs }} {{ outputs }}"}
+    reply = {"rationale": "the model's", "value": answer}
+    one, model = scripted(reply, memory=knowledge, **task | changes)
     return one, model.requests
 
 
 def test_the_experts_label_and_words_stand(monkeypatch: pytest.MonkeyPatch) -> None:
-    one, requests = judge(
-        memory(
-            said("t-1", "ana", False, "No date."), said("t-1", "ben", None, "Too curt.")
-        )
-    )
+    label = said("t-1", "ana", False, "No date.")
+    one, requests = judge(memory(label, said("t-1", "ben", None, "Too curt.")))
     made = one(inputs="q", outputs="a", id="item")
-    assert (made.value, made.decided_by, made.rationale) == (
-        False,
-        "expert",
-        "No date. Too curt.",
-    )
-    assert (made.id, made.example_ids, made.memory_hash) == (
-        "item",
-        ("t-1",),
-        one.memory.hash,
-    )
-    assert (made.usage.calls, made.model, made.confidence, requests) == (
-        0,
-        "",
-        None,
-        [],
-    )
+    assert (made.id, made.value, made.decided_by) == ("item", False, "expert")
+    assert made.rationale == "No date. Too curt."
+    assert (made.example_ids, made.memory_hash) == (("t-1",), one.memory.hash)
+    assert (made.model, made.confidence) == ("", None)
+    assert made.usage.calls == len(requests) == 0
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    assert (
-        one.replace(model="openai:gpt-none")(inputs="q", outputs="a").value is False
-    ), "it needs no model at all"
+    modelless = one.replace(model="openai:gpt-none")
+    assert modelless(inputs="q", outputs="a").value is False
     assert one.unalign("t-1").judge(inputs="q", outputs="a").decided_by == "model"
 
 
@@ -87,30 +67,21 @@ def test_a_tie_a_comment_or_free_text_is_shown_to_the_model(
 ) -> None:
     one, requests = judge(memory(*annotations), **task)
     made = one(inputs="q", outputs="a")
-    assert (made.decided_by, made.rationale, made.example_ids) == (
-        "model",
-        "the model's",
-        ("t-1",),
-    )
+    assert (made.decided_by, made.rationale) == ("model", "the model's")
+    assert made.example_ids == ("t-1",)
     assert len(requests) == 1
 
 
 def test_only_what_the_judge_reads_makes_a_case() -> None:
-    knowledge = memory(
-        said("t-1", "ana", False),
-        inputs={"question": "q", "trace_id": 1},
-        trace="run 1",
-    )
+    asked = {"question": "q", "trace_id": 1}
+    knowledge = memory(said("t-1", "ana", False), inputs=asked, trace="run 1")
     one, requests = judge(
         knowledge, instructions="Good? {{ inputs.question }} {{ outputs }}"
     )
-    assert (
-        one(
-            inputs={"question": "q", "trace_id": 2}, outputs="a", trace="run 2"
-        ).decided_by
-        == "expert"
-    )
-    assert one(inputs={"question": "q"}, outputs="b").decided_by == "model"
+    asked["trace_id"] = 2
+    made = one(inputs=asked, outputs="a", trace="run 2")
+    assert made.decided_by == "expert"
+    assert one(inputs=asked, outputs="b").decided_by == "model"
     assert len(requests) == 1
 
 
@@ -121,10 +92,6 @@ def test_hidden_cases_have_no_label_nor_have_those_that_look_the_same() -> None:
     )
     one, requests = judge(Memory(cases=cases, embedding_model="hash:8"))
     made = one.without_case(cases[0].example)(cases[0].example)
-    assert (made.decided_by, made.value, made.example_ids, len(requests)) == (
-        "model",
-        True,
-        (),
-        1,
-    )
+    assert (made.decided_by, made.value, made.example_ids) == ("model", True, ())
+    assert len(requests) == 1
     assert one.without_case(Example(id="new", inputs="other", outputs="a")) is one

@@ -7,41 +7,27 @@ import asyncio
 import sys
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 import memalign
-from memalign import Judge, Judgment
+from memalign import Judgment
 from memalign.memory import Memory
-from memalign.testing import ScriptedChatModel
 from memalign.types import Guideline
+from tests.support.scripted import scripted
 
 SOURCE = str(Path(memalign.__file__).parent)
 
-RULES = ("Replies thank nobody.", "A refund names a date.")
-
-
-def finding(guideline: str, evidence: str) -> dict[str, Any]:
-    return {"guideline": guideline, "evidence": evidence, "value": False}
-
-
+RULES = (
+    Guideline(id="G1", text="Replies thank nobody."),
+    Guideline(id="G2", text="A refund names a date."),
+)
 ANSWER = {
-    "findings": [finding("G1", "Thanks"), finding("G2", "")],
+    "findings": [
+        {"guideline": "G1", "evidence": "Thanks", "value": False},
+        {"guideline": "G2", "evidence": "", "value": False},
+    ],
     "rationale": "It names no date.",
     "value": False,
 }
-
-
-def taught_judge() -> Judge[bool]:
-    guidelines = [
-        Guideline(id=f"G{number}", text=text) for number, text in enumerate(RULES, 1)
-    ]
-    return Judge(
-        name="refunds",
-        instructions="Is {{ outputs }} a good answer to {{ inputs }}?",
-        feedback_value_type=bool,
-        model=ScriptedChatModel(lambda _: ANSWER),
-        memory=Memory(guidelines=tuple(guidelines)),
-    )
 
 
 def file_of(frame: FrameType) -> str | None:
@@ -58,7 +44,11 @@ def running_file(frame: FrameType | None) -> str | None:
 
 
 def test_one_judgment_changes_file_less_than_a_hundred_times() -> None:
-    judge = taught_judge()
+    judge, _ = scripted(
+        ANSWER,
+        instructions="Is {{ outputs }} a good answer to {{ inputs }}?",
+        memory=Memory(guidelines=RULES),
+    )
     files: list[str | None] = []
     calls = 0
 
@@ -71,7 +61,7 @@ def test_one_judgment_changes_file_less_than_a_hundred_times() -> None:
         if files[-1:] != [running]:
             files.append(running)
 
-    async def judged() -> Judgment[bool]:
+    async def judged() -> Judgment:
         sys.setprofile(follow)
         try:
             return await judge.ajudge(
@@ -81,6 +71,7 @@ def test_one_judgment_changes_file_less_than_a_hundred_times() -> None:
             sys.setprofile(None)
 
     judgment = asyncio.run(judged())
-    assert [each.evidence for each in judgment.findings] == ["Thanks", None]
+    thanked, undated = judgment.findings
+    assert (thanked.evidence, undated.evidence) == ("Thanks", None)
     assert len(files) <= 100, "and the first is no change"
     assert calls < 180
