@@ -22,34 +22,15 @@ from memalign.evaluation import (
     junit_xml,
     report,
 )
-from memalign.models.base import ChatRequest
-from memalign.testing import ScriptedAnswer, ScriptedChatModel
+from memalign.testing import ScriptedChatModel
 from memalign.types import Feedback, as_json
+from tests.support.evens import asked, is_even, judging, labelled, said
 from tests.support.lists import table
-from tests.support.scripted import scripted
-
-ITEM = re.compile(r"item (\d+)")
 
 
-def judge_that(
-    wrong: Callable[[int], bool], *, name: str = "tone", **changes: Any
-) -> tuple[Judge, ScriptedChatModel]:
-    """A judge that says the label, even numbers true, but for what it gets `wrong`."""
-
-    def answer(request: ChatRequest) -> ScriptedAnswer:
-        number = int(ITEM.findall(request.user)[-1])
-        return {"rationale": "Read.", "value": (number % 2 == 0) != wrong(number)}
-
-    return scripted(answer, name=name, **changes)
-
-
-def labelled(count: int) -> list[Feedback]:
-    rows = []
-    for n in range(count):
-        text = f"item {n}"
-        row = Feedback(id=f"h-{n}", outputs=text, value=n % 2 == 0, source="ana")
-        rows.append(row)
-    return rows
+def judge_that(wrong: Callable[[int], bool], **changes: Any) -> Judge:
+    """A judge that says what is so, but for the items that it gets `wrong`."""
+    return judging(lambda number: is_even(number) != wrong(number), **changes)
 
 
 def never(_: int) -> bool:
@@ -92,7 +73,7 @@ def third(number: int) -> bool:
 )
 def test_the_whole_interval_must_reach_the_minimum(wrong, count, least, outcome):
     minimum = {"accuracy": least, "kappa": least}
-    result = decide(judge_that(wrong)[0], labelled(count), minimum=minimum)
+    result = decide(judge_that(wrong), labelled(0, count), minimum=minimum)
     kappa = (f"kappa at least {least}", outcome)
     assert kappa in table(result.criteria, "demand", "outcome")
     assert result.outcome == outcome
@@ -101,12 +82,17 @@ def test_the_whole_interval_must_reach_the_minimum(wrong, count, least, outcome)
 @pytest.mark.parametrize(
     ("wrong", "rows", "minimum", "words"),
     [
-        (tenth, labelled(50), {"accuracy": 0.85}, r"about \d+ more cases would settle"),
-        (never, labelled(40)[::2], {"kappa": 0.5}, "give no figure"),
+        (
+            tenth,
+            labelled(0, 50),
+            {"accuracy": 0.85},
+            r"about \d+ more cases would settle",
+        ),
+        (never, labelled(0, 40)[::2], {"kappa": 0.5}, "give no figure"),
     ],
 )
 def test_too_few_cases_or_labels_are_told(wrong, rows, minimum, words):
-    result = decide(judge_that(wrong)[0], rows, minimum=minimum)
+    result = decide(judge_that(wrong), rows, minimum=minimum)
     assert result.outcome == "too few cases"
     assert re.search(words, str(result))
 
@@ -124,7 +110,7 @@ def test_too_few_cases_or_labels_are_told(wrong, rows, minimum, words):
 )
 def test_an_impossible_demand_is_wrong_use(demand, message):
     with pytest.raises(InputError, match=message):
-        check_criteria(judge_that(never)[0], **{"minimum": {}} | demand)
+        check_criteria(judge_that(never), **{"minimum": {}} | demand)
 
 
 # -- a baseline ------------------------------------------------------------------------
@@ -139,78 +125,83 @@ def test_an_impossible_demand_is_wrong_use(demand, message):
     ],
 )
 def test_only_a_worse_judge_is_stopped(wrong, count, outcome):
-    base, _ = judge_that(tenth, instructions="Polite, then? {{ outputs }}")
-    judge, _ = judge_that(wrong)
-    result = decide(judge, labelled(count), against=base, not_worse_than=5)
+    base = judge_that(tenth, instructions="Polite, then? {{ outputs }}")
+    judge = judge_that(wrong)
+    result = decide(judge, labelled(0, count), against=base, not_worse_than=5)
     assert result.outcome == outcome
 
 
 # -- judgments of a file ---------------------------------------------------------------
 
 
+SIXTY = labelled(0, 60)
 DEMAND: dict[str, Any] = {"minimum": {"kappa": 0.5}}
 
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     """What a judge that is never wrong said of sixty cases."""
-    judge_that(never)[0].judge_many(labelled(60), out=tmp_path / "judged.jsonl")
+    judge_that(never).judge_many(SIXTY, out=tmp_path / "judged.jsonl")
     return tmp_path / "judged.jsonl"
 
 
-def test_judgments_of_another_judge_count_for_nothing(file):
-    judge, _ = judge_that(never)
-    taught = judge.align(
-        [Feedback(id="t-1", outputs="item 1000", value=True, source="ana")]
-    ).judge
-    others = [
-        taught,
-        judge.replace(instructions="Kind? {{ outputs }}"),
-        judge.replace(parameters={"temperature": 0.5}),
-        judge.replace(model=ScriptedChatModel(lambda _: {}, name="another")),
-    ]
-    for other in others:
-        message = "was judged by another judge, or by tone with another model"
-        with pytest.raises(InputError, match=message):
-            decide(other, labelled(60), judged=file, **DEMAND)
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"instructions": "Kind? {{ outputs }}"},
+        {"parameters": {"temperature": 0.5}},
+        {"model": ScriptedChatModel(lambda _: {}, name="another")},
+        {"memory": judge_that(never).align([said(1000, True)]).judge.memory},
+    ],
+    ids=list,
+)
+def test_judgments_of_another_judge_count_for_nothing(file, changes):
+    other = judge_that(never).replace(**changes)
+    message = "was judged by another judge, or by tone with another model"
+    with pytest.raises(InputError, match=message):
+        decide(other, SIXTY, judged=file, **DEMAND)
 
 
-def test_another_name_or_label_asks_no_model(file):
-    renamed, model = judge_that(never, name="warmth")
-    rows = labelled(60)
-    rows[3] = Feedback(id="h-3", outputs="item 3", value=True)
-    for cases in (labelled(60), rows):
-        result = decide(renamed, cases, judged=file, **DEMAND)
-        assert (result.judge, result.outcome) == ("warmth", "pass")
-    assert model.requests == []
+@pytest.mark.parametrize("label", [False, True])
+def test_another_name_or_label_asks_no_model(file, label):
+    renamed = judge_that(never, name="warmth")
+    rows = [said(1, label), *SIXTY[2:]]
+    result = decide(renamed, rows, judged=file, **DEMAND)
+    assert result.judge == "warmth"
+    assert result.outcome == "pass"
+    assert asked(renamed) == []
 
 
-def test_a_missing_or_changed_case_is_named(file):
-    changed = Feedback(id="h-3", outputs="item 30", value=True)
-    for rows, message in (
-        (labelled(80), "has no judgment for 'h-60' and of 19 others"),
-        ([changed, *labelled(60)[4:]], "'h-3' has changed since it was"),
-    ):
-        with pytest.raises(InputError, match=message):
-            decide(judge_that(never)[0], rows, judged=file, **DEMAND)
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (labelled(0, 80), "has no judgment for 'h-60' and of 19 others"),
+        (
+            [Feedback(id="h-3", outputs="item 30", value=True), *SIXTY[4:]],
+            "'h-3' has changed since it was",
+        ),
+    ],
+)
+def test_a_missing_or_changed_case_is_named(file, rows, message):
+    with pytest.raises(InputError, match=message):
+        decide(judge_that(never), rows, judged=file, **DEMAND)
 
 
 def test_each_judge_finds_its_own_file(file, tmp_path):
-    judge, model = judge_that(never)
+    judge = judge_that(never)
     base = judge.replace(instructions="Kind? {{ outputs }}")
-    base.judge_many(labelled(60), out=tmp_path / "base.jsonl")
-    calls = len(model.requests)
+    base.judge_many(SIXTY, out=tmp_path / "base.jsonl")
     files = [tmp_path / "base.jsonl", file]
-    result = decide(judge, labelled(60), base, not_worse_than=50, judged=files)
+    result = decide(judge, SIXTY, base, not_worse_than=50, judged=files)
     assert result.outcome == "pass"
-    assert len(model.requests) == calls
+    assert len(asked(judge)) == 60, "which were all for the file"
 
 
 def test_a_result_is_junit_markdown_and_json():
-    base, _ = judge_that(never, instructions="Polite, then? {{ outputs }}")
-    judge, _ = judge_that(third)
-    rows = labelled(60)
-    rows[0] = Feedback(id="<b>|h-0", outputs="item 0", value=True)
+    base = judge_that(never, instructions="Polite, then? {{ outputs }}")
+    judge = judge_that(third)
+    odd = Feedback(id="<b>|h-0", outputs="item 0", value=True)
+    rows = [odd, *SIXTY[1:]]
     evaluation = evaluate(judge, rows, against=base)
     result = gate(evaluation, minimum={"kappa": 0.3}, not_worse_than=5)
     suite = ET.fromstring(junit_xml(result))[0]
@@ -220,6 +211,5 @@ def test_a_result_is_junit_markdown_and_json():
     plain = json.loads(json.dumps(as_json(result)))
     assert plain["outcome"] == "worse"
     assert plain["criteria"][1]["figure"]["high"] < -0.05
-    assert "- \\<b\\>\\|h-0\n" in as_markdown(report(judge, evaluation)), (
-        "nothing from data is markup"
-    )
+    page = as_markdown(report(judge, evaluation))
+    assert "- \\<b\\>\\|h-0\n" in page, "nothing from data is markup"

@@ -18,9 +18,9 @@ from memalign.memory import Memory
 from memalign.models.base import ChatRequest
 from memalign.testing import HashEmbedding, ScriptedAnswer, ScriptedChatModel
 from memalign.types import Feedback
+from tests.support.evens import is_even, judging, labelled, number_in, said
 from tests.support.scripted import change, records_in, scripted
 
-ITEM = re.compile(r"item (\d+)")
 NASTY = "<script>alert(1)</script> | **bold** 'quote' \"double\" </dd>"
 
 
@@ -31,9 +31,10 @@ def answer(request: ChatRequest) -> ScriptedAnswer:
             "ADD", *records_in(request), text="When the number is even, it passes."
         )
         return {"changes": [rule]}
-    number = int(ITEM.findall(request.user)[-1])
-    right = number % 10 != 3 if "# Guidelines" in request.system else number % 2 == 0
-    return {"findings": [], "rationale": NASTY, "value": (number % 2 == 0) == right}
+    number = number_in(request.user)
+    taught = "# Guidelines" in request.system
+    right = number % 10 != 3 if taught else is_even(number)
+    return {"findings": [], "rationale": NASTY, "value": is_even(number) == right}
 
 
 def judge() -> Judge:
@@ -45,19 +46,9 @@ def judge() -> Judge:
     )[0]
 
 
-def said(n: int, value: Any, source: str = "ana") -> Feedback:
-    return Feedback(id=f"h-{n}", outputs=f"item {n}", value=value, source=source)
-
-
-def rows(first: int, last: int) -> list[Feedback]:
-    return [said(n, n % 2 == 0) for n in range(first, last)]
-
-
-def page_of(
-    one: Judge, labelled: list[Feedback], against: Judge | None = None
-) -> Report:
+def page_of(one: Judge, rows: list[Feedback], against: Judge | None = None) -> Report:
     """The report on the cases that neither judge has met."""
-    return report(one, evaluate(one, labelled, against=against), against="zero-shot")
+    return report(one, evaluate(one, rows, against=against), against="zero-shot")
 
 
 def rows_of(page: Report, title: str) -> dict[str, list[Any]]:
@@ -73,17 +64,18 @@ TAUGHT = "What people taught it"
 @pytest.fixture(scope="module")
 def aligned() -> Judge:
     commented = []
-    for row in rows(0, 30):
+    for row in labelled(0, 30):
         commented.append(replace(row, rationale=f"Said of {row.id}."))
     return judge().align(commented).judge
 
 
 @pytest.fixture(scope="module")
 def page(aligned: Judge) -> Report:
-    labelled = rows(20, 130)
+    rows = labelled(20, 130)
     for n in range(100, 120):
-        labelled += [said(n, n % 4 == 0, "ben"), said(n, n % 2 == 0, "eva")]
-    return page_of(aligned, labelled, aligned.replace(memory=Memory()))
+        rows.append(said(n, n % 4 == 0, "ben"))
+        rows.append(said(n, is_even(n), "eva"))
+    return page_of(aligned, rows, aligned.replace(memory=Memory()))
 
 
 def plain_text(page: Report) -> str:
@@ -128,11 +120,12 @@ class TestWhatItSays:
 
     def test_pairs_of_one_case_count_as_one_case(self):
         """Six people on a case are fifteen pairs, and no fifteen cases."""
-        labelled = []
+        rows = []
         for n in range(24):
             for who in range(6):
-                labelled.append(said(n, n % 3 > 0 or who % 2 == 0, f"p{who}"))
-        sides = rows_of(page_of(judge(), labelled), AGREEMENT)
+                value = n % 3 > 0 or is_even(who)
+                rows.append(said(n, value, f"p{who}"))
+        sides = rows_of(page_of(judge(), rows), AGREEMENT)
         same = sides["people with each other"][0]
         alone = share_interval([False, False, True, True, True] * 72)
         assert alone is not None
@@ -145,10 +138,10 @@ class TestWhatItSays:
             return answer(request)
 
         broken = judge().replace(model=ScriptedChatModel(shaky))
-        assert "1 without a verdict" in as_markdown(page_of(broken, rows(30, 60)))
+        assert "1 without a verdict" in as_markdown(page_of(broken, labelled(30, 60)))
         message = r"no case has a verdict: ModelUnavailable: HTTP 503"
         with pytest.raises(InputError, match=message):
-            page_of(broken, rows(31, 32))
+            page_of(broken, labelled(31, 32))
 
     @pytest.mark.parametrize(
         ("kind", "right", "figure"),
@@ -158,13 +151,9 @@ class TestWhatItSays:
         ],
     )
     def test_numbers_have_their_figures(self, kind, right, figure):
-        def last_digit(request: ChatRequest) -> ScriptedAnswer:
-            number = int(ITEM.findall(request.user)[-1])
-            return {"rationale": "", "value": number % 10}
-
-        ranks, _ = scripted(last_digit, feedback_value_type=kind)
-        labelled = [said(n, min(n % 10 + n % 2, 9)) for n in range(40)]
-        page = page_of(ranks, labelled)
+        ranks = judging(lambda number: number % 10, feedback_value_type=kind)
+        rows = [said(n, min(n % 10 + n % 2, 9)) for n in range(40)]
+        page = page_of(ranks, rows)
         for text in (as_markdown(page), plain_text(page)):
             for words in (right, figure, "What it costs"):
                 assert words in text

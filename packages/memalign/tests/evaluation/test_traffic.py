@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,14 +25,13 @@ from memalign.evaluation.traffic import (
     traffic_of,
 )
 from memalign.metrics import Estimate
-from memalign.models.base import ChatRequest, Question
+from memalign.models.base import Question
 from memalign.testing import ScriptedChatModel, ScriptedDecisionModel
-from memalign.types import Feedback, Judgment, Usage
+from memalign.types import Judgment, Usage
 from memalign.values import ValueType
+from tests.support.evens import asked, is_even, judging, labelled, number_in, said
 from tests.support.rows import RawRow
-from tests.support.scripted import scripted
 
-ITEM = re.compile(r"item (\d+)")
 PLACES = np.arange(80)
 LABELS = (PLACES * 7) % 10 < 6
 VERDICTS = LABELS ^ ((PLACES * 3) % 11 == 0)
@@ -141,20 +140,11 @@ def right(number: int) -> bool:
     return number % 5 > 0
 
 
-def label(number: int) -> bool:
-    return number % 2 == 0
-
-
-def number_in(text: str) -> int:
-    """The number of the item that a prompt ends with."""
-    return int(ITEM.findall(text)[-1])
-
-
 def sure(number: int) -> float:
     """The probability of yes: all but every fifth item is right, and these are said
     with less confidence."""
     yes = 0.97 if right(number) else 0.7
-    return yes if label(number) == right(number) else 1 - yes
+    return yes if is_even(number) == right(number) else 1 - yes
 
 
 def deciding() -> Judge:
@@ -164,40 +154,11 @@ def deciding() -> Judge:
         yes = sure(number_in(state))
         return {"true": yes, "false": 1 - yes}
 
-    return even(None, model=ScriptedDecisionModel(decide))
+    return judging(is_even).replace(model=ScriptedDecisionModel(decide))
 
 
 def chatting() -> Judge:
-    return even(lambda number: label(number) == right(number))
-
-
-def even(verdict: Any, **changes: Any) -> Judge:
-    """A judge of whether an item is even, whose verdict is this function of its number."""
-
-    def answer(request: ChatRequest) -> Any:
-        value = verdict(number_in(request.user))
-        if isinstance(value, Exception):
-            return value
-        return {"rationale": "Read.", "value": value}
-
-    return scripted(answer, **{"instructions": "Even? {{ outputs }}"} | changes)[0]
-
-
-def asked(judge: Judge) -> list[int]:
-    """The numbers of the items that the judge's model was asked about."""
-    model = cast("ScriptedChatModel", judge.model)
-    return [number_in(request.user) for request in model.requests]
-
-
-def rows(first: int, last: int, **more: Any) -> list[Feedback]:
-    """Items that people labelled."""
-    found = []
-    for n in range(first, last):
-        row = Feedback(
-            id=f"h-{n}", outputs=f"item {n}", value=label(n), source="ana", **more
-        )
-        found.append(row)
-    return found
+    return judging(lambda number: is_even(number) == right(number))
 
 
 def items(first: int, last: int, *, start: str = "r", **more: Any) -> list[RawRow]:
@@ -226,7 +187,7 @@ def test_the_share_in_traffic_is_said_in_words(tmp_path):
     judge = chatting()
     out = tmp_path / "judged.jsonl"
     judged = judge.judge_many(items(1_000, 2_000), out=out)
-    result = evaluate(judge, rows(0, 100), on=out)
+    result = evaluate(judge, labelled(0, 100), on=out)
     (traffic,) = result.traffic
     (share,) = traffic.shares
     assert (traffic.labelled, traffic.judged, share.label) == (100, 1_000, "true")
@@ -237,7 +198,7 @@ def test_the_share_in_traffic_is_said_in_words(tmp_path):
     assert "People's labels alone: 50 % [40 %, 60 %]." in str(result)
     plain = json.loads(json.dumps(result.to_dict()))
     assert plain["traffic"][0]["shares"][0]["judge"] == pytest.approx(0.5)
-    assert evaluate(judge, rows(0, 100), on=judged).traffic == result.traffic
+    assert evaluate(judge, labelled(0, 100), on=judged).traffic == result.traffic
     page = report(judge, result)
     assert said in as_markdown(page).replace("\\", "")
     assert said in as_html(page).replace("\N{NO-BREAK SPACE}", " ")
@@ -256,7 +217,7 @@ def test_only_labelled_cases_that_the_traffic_lacks_are_judged(tmp_path):
     changed = {"id": "h-2", "outputs": "item 22"}
     judge.judge_many([changed, *items(4, 400, start="h")], out=rest)
     out.write_bytes(out.read_bytes() + rest.read_bytes())
-    result = evaluate(judge, rows(1, 50), on=out)
+    result = evaluate(judge, labelled(1, 50), on=out)
     assert asked(judge)[397:] == [1, 2, 3]
     assert (result.n, result.usage.calls) == (49, 3)
     assert (result.traffic[0].labelled, result.traffic[0].judged) == (49, 397)
@@ -267,28 +228,28 @@ def test_only_this_judges_verdicts_are_corrected(tmp_path):
     other = chatting().replace(instructions="Odd? {{ outputs }}")
     other.judge_many(items(0, 9), out=out)
     with pytest.raises(InputError, match="was judged by another judge"):
-        evaluate(chatting(), rows(0, 40), on=out)
+        evaluate(chatting(), labelled(0, 40), on=out)
     with pytest.raises(InputError, match="no judged row has a verdict"):
-        evaluate(chatting(), rows(0, 40), on=[Judgment(id="x", error="timed out")])
+        evaluate(chatting(), labelled(0, 40), on=[Judgment(id="x", error="timed out")])
 
 
 def test_rows_that_do_not_count_are_named():
     judge = chatting()
     judged = judge.judge_many(items(100, 300))
     failed = Judgment(id="x", error="timed out")
-    (traffic,) = evaluate(judge, rows(0, 40), on=[*judged, failed, EXPERTS]).traffic
+    (traffic,) = evaluate(judge, labelled(0, 40), on=[*judged, failed, EXPERTS]).traffic
     assert (traffic.judged, traffic.unscored, traffic.taught) == (200, 1, 1)
 
 
 def test_each_system_is_corrected_by_its_own_labels():
     judge = chatting()
-    labelled = rows(0, 60, meta={"system": "week 1"})
-    labelled += rows(60, 70, meta={"system": "week 2"})
+    rows = labelled(0, 60, meta={"system": "week 1"})
+    rows += labelled(60, 70, meta={"system": "week 2"})
     traffic = items(1_000, 1_200, system="week 1")
     traffic += items(2_000, 2_200, system="week 2")
     judged = [*judge.judge_many(traffic), EXPERTS]
     traffic += [{"id": "y", "outputs": "taught", "system": "week 2"}]
-    result = evaluate(judge, labelled, on=judged, on_examples=traffic)
+    result = evaluate(judge, rows, on=judged, on_examples=traffic)
     first, second = result.traffic
     assert (first.system, first.labelled, first.judged) == ("week 1", 60, 200)
     assert first.warnings == ()
@@ -308,7 +269,7 @@ def test_each_system_is_corrected_by_its_own_labels():
 )
 def test_labels_of_another_system_are_warned_of(labelled, traffic, warning):
     truths = [True, False] * 25
-    verdicts = [label(n) == right(n) for n in range(50)]
+    verdicts = [is_even(n) == right(n) for n in range(50)]
     cases = scored(verdicts, truths, system=labelled)
     judged = scored(truths * 4, system=traffic)
     (result,) = traffic_of(ValueType.of("bool"), cases, judged)
@@ -461,11 +422,11 @@ def test_verdicts_that_go_together_prove_less():
 def test_a_promise_is_a_share(least):
     message = r"a promise is a share above 0 and below 1, such as 0\.95"
     with pytest.raises(InputError, match=message):
-        evaluate(deciding(), rows(0, 4), promise=least)
+        evaluate(deciding(), labelled(0, 4), promise=least)
 
 
 def test_a_decision_models_judge_says_what_may_pass():
-    result = evaluate(deciding(), rows(0, 300), promise=0.95)
+    result = evaluate(deciding(), labelled(0, 300), promise=0.95)
     assert result.promise is not None
     assert result.promise.kept is not None
     assert result.promise.kept.at == 0.75
@@ -481,7 +442,7 @@ def test_a_decision_models_judge_says_what_may_pass():
 
 
 def test_a_chat_models_judge_has_no_probability_to_promise_by():
-    result = evaluate(chatting(), rows(0, 40), promise=0.95)
+    result = evaluate(chatting(), labelled(0, 40), promise=0.95)
     why = "the verdicts carry no probability; those of decision models do"
     assert why in str(result)
     assert result.thresholds == ()
@@ -493,9 +454,9 @@ def test_a_chat_models_judge_has_no_probability_to_promise_by():
 def test_the_first_sentences_need_no_statistics():
     def verdict(number: int) -> bool:
         """Right of every even item, and of odd ones mostly."""
-        return number % 8 == 0 or label(number) or number % 3 == 0
+        return number % 8 == 0 or is_even(number) or number % 3 == 0
 
-    first, second, third = evaluate(even(verdict), rows(0, 80)).sentences()
+    first, second, third = evaluate(judging(verdict), labelled(0, 80)).sentences()
     assert first == (
         "Of the cases that people call true, the judge calls 100 % true (n = 40); "
         "of those they call false, it calls 68 % false (n = 40)."
@@ -544,11 +505,9 @@ def test_the_plain_figures(kind, verdicts, truths, constant, lean):
     value, share = constant_label(ValueType.of(kind), scored(verdicts, truths))
     assert value == constant[0]
     assert share == pytest.approx(constant[1])
-    judge = even(verdicts.__getitem__, feedback_value_type=kind)
-    labelled = []
-    for n, truth in enumerate(truths):
-        labelled.append(Feedback(id=str(n), outputs=f"item {n}", value=truth))
-    assert lean in evaluate(judge, labelled).sentences()[-1]
+    judge = judging(verdicts.__getitem__, feedback_value_type=kind)
+    rows = [said(n, truth) for n, truth in enumerate(truths)]
+    assert lean in evaluate(judge, rows).sentences()[-1]
 
 
 def test_the_mean_has_scipys_interval():
@@ -559,7 +518,7 @@ def test_the_mean_has_scipys_interval():
 
 
 def test_a_judge_no_better_than_one_answer_is_told_so():
-    said = evaluate(even(lambda _: True), rows(0, 40)).sentences()
+    said = evaluate(judging(lambda _: True), labelled(0, 40)).sentences()
     assert said[1].endswith("So it is no better than that answer.")
 
 
@@ -572,9 +531,9 @@ def test_verdicts_that_turn_are_counted():
     def verdict(number: int) -> bool:
         times[number] += 1
         turns = number % 4 == 0 and times[number] > 1
-        return label(number) != turns
+        return is_even(number) != turns
 
-    result = evaluate(even(verdict), rows(0, 16), repeat=3)
+    result = evaluate(judging(verdict), labelled(0, 16), repeat=3)
     again = result.repeated
     assert again is not None
     assert (again.times, again.n, again.turned) == (3, 16, 4)
@@ -584,7 +543,7 @@ def test_verdicts_that_turn_are_counted():
     assert result.usage.calls == 48
     message = "repeat is how often a case is judged: 2 or more, not 1"
     with pytest.raises(InputError, match=message):
-        evaluate(even(verdict), rows(0, 16), repeat=1)
+        evaluate(judging(verdict), labelled(0, 16), repeat=1)
 
 
 def test_a_repetition_that_fails_is_told():
@@ -596,13 +555,13 @@ def test_a_repetition_that_fails_is_told():
         seen.add(number)
         return True
 
-    result = evaluate(even(verdict), rows(0, 4), repeat=2)
+    result = evaluate(judging(verdict), labelled(0, 4), repeat=2)
     why = "No case could be judged again: ModelUnavailable: HTTP 503"
     assert why in str(result)
 
 
 def test_a_plan_says_what_more_labels_show():
-    lines = evaluate(chatting(), rows(0, 84)).plan()
+    lines = evaluate(chatting(), labelled(0, 84)).plan()
     assert lines[0] == "With 84 cases agreement is known to ±9.1 points."
     assert re.fullmatch(r"\d{3} more labels: half of that\.", lines[1])
     assert half_width(0.9, 100) == pytest.approx(0.0636, abs=1e-3)
