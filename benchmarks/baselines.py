@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
 from collections.abc import Callable, Sequence
+from statistics import mode
 from typing import Any
 
 import numpy as np
@@ -34,8 +34,7 @@ Baseline = Callable[[Examples, Values, Examples], Values]
 
 def majority(taught: Examples, labels: Values, cases: Examples) -> Values:
     """Give every case the commonest label."""
-    counts = Counter(labels)
-    [(commonest, _)] = counts.most_common(1)
+    commonest = mode(labels)
     return [commonest] * len(cases)
 
 
@@ -69,12 +68,12 @@ def _features(cases: Examples) -> Any:
 
 def _of_case(case: Example) -> Any:
     """Return plain features of a case; those of a pair are A's less B's."""
-    outputs = case.outputs
-    if isinstance(outputs, dict) and "B" in outputs:
-        first = _of_text(outputs["A"], case)
-        second = _of_text(outputs["B"], case)
-        return first - second
-    return _of_text(outputs, case)
+    sides = case.outputs
+    if not isinstance(sides, dict) or "B" not in sides:
+        return _of_text(sides, case)
+    first = _of_text(sides["A"], case)
+    second = _of_text(sides["B"], case)
+    return first - second
 
 
 def _of_text(field: Any, case: Example) -> Any:

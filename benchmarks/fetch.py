@@ -17,6 +17,7 @@ import re
 import socket
 import sys
 import tomllib
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from urllib.parse import quote
@@ -32,6 +33,8 @@ Element = ElementTree.Element
 
 SIDES = {"1": "A", "2": "B"}
 """What an argument's number in UKP's sets is here."""
+ASKED = ("question", "company", "doc_name")
+"""The fields of a question of FinanceBench."""
 NAMED = re.compile(r"\b(?:argument |arg ?|a)([12])\b", re.IGNORECASE)
 """How workers name an argument."""
 
@@ -172,25 +175,20 @@ def financebench(files: Files) -> Set:
     for path in systems:
         for line in read_lines(path):
             name = line["financebench_id"]
-            question = questions[name]
             answer = str(line["model_answer"])
             label, _, _ = line["label"].lower().partition(" ")
-            if label not in ("correct", "incorrect") or not answer.strip():
-                continue
-            row = {
-                "id": f"{name}-{path.stem}",
-                "inputs": {
-                    "question": question["question"],
-                    "company": question["company"],
-                    "doc_name": question["doc_name"],
-                },
-                "outputs": {"answer": answer},
-                "value": label,
-                "source": "authors",
-                "expectations": question["answer"],
-                "group": name,
-            }
-            yield "financebench", row
+            if label in ("correct", "incorrect") and answer.strip():
+                asked = questions[name]
+                row = {
+                    "id": f"{name}-{path.stem}",
+                    "inputs": {key: asked[key] for key in ASKED},
+                    "outputs": {"answer": answer},
+                    "value": label,
+                    "source": "authors",
+                    "expectations": asked["answer"],
+                    "group": name,
+                }
+                yield "financebench", row
 
 
 READERS = {
@@ -217,16 +215,12 @@ def made(name: str, source: Line, folder: Path, mirror: str | None) -> dict[str,
     address = source["address"]
     if mirror:
         address = re.sub(r"^https?://[^/]+", mirror, address)
-    files = downloaded(address, source["files"], folder / "downloads" / name)
-    tasks: dict[str, dict[str, Line]] = {}
-    for title, row in READERS[name](files):
-        rows = tasks.setdefault(title, {})
-        key = f"{row['id']}@{row['source']}"
-        rows.setdefault(key, row)
+    downloads = folder / "downloads" / name
+    files = downloaded(address, source["files"], downloads)
     facts = {}
-    for title, rows in tasks.items():
+    for title, rows in rows_by_task(name, files).items():
         path = folder / f"{title}.jsonl"
-        write_lines(path, rows.values())
+        write_lines(path, rows)
         facts[title] = {
             "criterion": source["criteria"][title],
             "values": source["values"],
@@ -237,6 +231,18 @@ def made(name: str, source: Line, folder: Path, mirror: str | None) -> dict[str,
             "sha256": digest(path),
         }
     return facts
+
+
+def rows_by_task(name: str, files: Files) -> dict[str, list[Line]]:
+    """Return the rows of each task of a set; of rows with the same key, the first."""
+    tasks = defaultdict(list)
+    known = set()
+    for title, row in READERS[name](files):
+        key = title, row["id"]
+        if key not in known:
+            known.add(key)
+            tasks[title].append(row)
+    return tasks
 
 
 def downloaded(address: str, digests: dict[str, str], folder: Path) -> list[Path]:

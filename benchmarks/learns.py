@@ -58,7 +58,7 @@ class Draw:
 
     Attributes:
         task: The task's name.
-        run: The number of the run.
+        name: The name of the run among those of all tasks.
         folder: Where its judgments are, a file for each judge.
         judge: A judge that has learned nothing.
         rows: The feedback that is taught.
@@ -68,18 +68,13 @@ class Draw:
     """
 
     task: str
-    run: int
+    name: str
     folder: Path
     judge: ma.Judge
     rows: Sequence[ma.Feedback]
     taught: Examples
     unseen: Examples
     labels: Mapping[str, Value]
-
-    @property
-    def name(self) -> str:
-        """Return the name of the run among those of all tasks."""
-        return f"{self.task} {self.run}"
 
 
 def draws_of(settings: argparse.Namespace) -> Iterator[Draw]:
@@ -126,21 +121,22 @@ def drawn(
 ) -> Draw:
     """Draw what a run of a task teaches and judges."""
     task = judge.name
-    rng = random.Random(f"{task} {run}")
+    name = f"{task} {run}"
+    rng = random.Random(name)
     pools = pools_of(cases.examples)
     rng.shuffle(pools)
     half = len(cases.labels) // 2
     count = min(settings.taught, half)
-    names = taken(pools, count, rng)
+    ids = taken(pools, count, rng)
     unseen = list(chain.from_iterable(pools))
     rng.shuffle(unseen)
     return Draw(
         task=task,
-        run=run,
+        name=name,
         folder=Path(settings.data, "judged", task, str(run)),
         judge=judge,
-        rows=[row for row in cases.rows if row.id in names],
-        taught=[case for case in cases.examples if case.id in names],
+        rows=[row for row in cases.rows if row.id in ids],
+        taught=[case for case in cases.examples if case.id in ids],
         unseen=unseen[:UNSEEN],
         labels=cases.labels,
     )
@@ -149,14 +145,14 @@ def drawn(
 def taken(pools: list[Examples], wanted: int, rng: random.Random) -> set[str]:
     """Take pools away until there are enough cases, and return the ids of these."""
     largest = math.ceil(wanted / PARTS)
-    names = set()
+    ids = set()
     while wanted > 0:
         pool = pools.pop()
         size = min(len(pool), largest, wanted)
         wanted -= size
         for case in rng.sample(pool, size):
-            names.add(case.id)
-    return names
+            ids.add(case.id)
+    return ids
 
 
 def pools_of(cases: Examples) -> list[Examples]:
@@ -295,15 +291,12 @@ def estimated(draw: Draw, method: str) -> ma.Usage:
 
 def dry_table(draws: Iterable[Draw], methods: Sequence[str]) -> str:
     """Return what the methods with a model would ask for, and all of them together."""
-    every = ma.Usage()
     usages: dict[str, ma.Usage] = defaultdict(ma.Usage)
     for draw in draws:
         for method in JUDGES:
             if method in methods:
-                usage = estimated(draw, method)
-                usages[method] += usage
-                every += usage
-    usages["all of these"] = every
+                usages[method] += estimated(draw, method)
+    usages["all of these"] = sum(usages.values(), ma.Usage())
     rows = []
     for method, usage in usages.items():
         dollars = "unknown"
