@@ -61,9 +61,10 @@ def uniform(rng: Generator, count: int, grouped: bool) -> Floats:
         return own
     groups = math.ceil(count / GROUP)
     theirs = rng.random(groups)
-    common = np.repeat(theirs, GROUP)[:count]
-    shared = rng.random(count) < math.sqrt(TOGETHER)
-    return np.where(shared, common, own)
+    common = np.repeat(theirs, GROUP)
+    chance = math.sqrt(TOGETHER)
+    shared = rng.random(count) < chance
+    return np.where(shared, common[:count], own)
 
 
 def groups_of(count: int, first: int = 0) -> list[str]:
@@ -150,14 +151,15 @@ def world(rng: Generator) -> World:
     if not refusal(labels, verdicts, groups):
         estimate = corrected_share(labels, verdicts, others, groups, other_groups)
     own = float(np.mean(others))
-    error = math.sqrt(own * (1 - own) / many)
+    variance = own * (1 - own) / many
+    reach = NORMAL * math.sqrt(variance)
     return World(
         labels=n,
         share=share,
         right=right,
         grouped=grouped,
         estimate=estimate,
-        naive=abs(own - share) <= NORMAL * error,
+        naive=abs(own - share) <= reach,
     )
 
 
@@ -226,13 +228,14 @@ def means(count: int) -> list[str]:
         every = scores(rng.normal(middle, 1.0, TRAFFIC))
         labels = rng.choice(every, n)
         rest = rng.choice(every, many)
-        verdicts = scores(labels + lean + rng.normal(0, noise, n))
-        others = scores(rest + lean + rng.normal(0, noise, many))
         people = labels.tolist()
-        judge = verdicts.tolist()
-        if not refusal(people, judge):
+        errors = lean + rng.normal(0, noise, n)
+        verdicts = scores(labels + errors).tolist()
+        errors = lean + rng.normal(0, noise, many)
+        others = scores(rest + errors).tolist()
+        if not refusal(people, verdicts):
             given += 1
-            estimate = corrected_mean(people, judge, others.tolist())
+            estimate = corrected_mean(people, verdicts, others)
             truth = float(every.mean())
             held += holds(estimate, truth)
     return [
@@ -308,7 +311,8 @@ def cases_of(
 ) -> list[ScoredCase]:
     """Draw labelled cases with verdicts and confidences."""
     sure = confidences(rng, n)
-    right = uniform(rng, n, grouped) < truth(sure, least)
+    chance = truth(sure, least)
+    right = uniform(rng, n, grouped) < chance
     cases = []
     for place, group in enumerate(groups_of(n)):
         case = ScoredCase(
@@ -330,11 +334,13 @@ def main() -> None:
     )
     settings = options.parse_args()
     count = settings.worlds
-    print(markdown(SHARES_HEAD, shares(count)))
-    print()
-    print(markdown(SHARES_HEAD[:4], [means(count // 5)]))
-    print()
-    print(markdown(PROMISES_HEAD, promises(count // 10)))
+    mean = means(count // 5)
+    made = (
+        markdown(SHARES_HEAD, shares(count)),
+        markdown(SHARES_HEAD[:4], [mean]),
+        markdown(PROMISES_HEAD, promises(count // 10)),
+    )
+    print("\n\n".join(made))
 
 
 if __name__ == "__main__":

@@ -49,7 +49,8 @@ def averitec(files: Files) -> Set:
         evidence = {}
         for part in claim["questions"]:
             question = part["question"]
-            evidence[question] = [answer["answer"] for answer in part["answers"]]
+            answers = part["answers"]
+            evidence[question] = [answer["answer"] for answer in answers]
         row = {
             "id": str(number),
             "inputs": {
@@ -298,7 +299,8 @@ def main() -> None:
             reason = f"{type(error).__name__}: {error}"
             print(f"{name} is not made: {reason}", file=sys.stderr)
     for title, facts in tasks.items():
-        print(f"{title}: {facts['rows']:,} rows; {facts['licence']}")
+        rows = facts["rows"]
+        print(f"{title}: {rows:,} rows; {facts['licence']}")
     options.data.mkdir(parents=True, exist_ok=True)
     listed.write_text(json.dumps(tasks, indent=1), "utf-8")
     sys.exit(1 if missing else 0)

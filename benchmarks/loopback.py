@@ -57,7 +57,8 @@ class Loopback(ThreadingHTTPServer):
         self._counts: Counter[str] = Counter()
 
     def __enter__(self) -> Self:
-        threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
+        thread = threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True)
+        thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -181,7 +182,8 @@ def _vector(text: str) -> Any:
 
 @cache
 def _direction(word: str) -> Any:
-    signs = random.Random(word).choices((-1.0, 1.0), k=DIMENSIONS)
+    rng = random.Random(word)
+    signs = rng.choices((-1.0, 1.0), k=DIMENSIONS)
     return np.array(signs, "float32")
 
 

@@ -40,7 +40,8 @@ def taught_judge() -> ma.Judge:
 def memory(count: int) -> ma.Memory:
     """Return a memory of that many cases, with vectors as an align would keep them."""
     rng = np.random.default_rng(0)
-    vectors = rng.normal(size=(count, 64)).astype("float32")
+    vectors = rng.normal(size=(count, 64))
+    vectors = vectors.astype("float32")
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     cases = []
     for number, vector in enumerate(vectors):

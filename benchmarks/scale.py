@@ -102,10 +102,12 @@ class Memalign:
         if what == "align":
             first, end = asked
             taught = self.rows[first:end]
-            self._take(self.judge.align(taught, optimizer=self.optimizer))
+            result = self.judge.align(taught, optimizer=self.optimizer)
+            self._take(result)
         elif what == "withdraw":
             row = self.rows[asked]
-            self._take(self.judge.unalign(row["id"]))
+            result = self.judge.unalign(row["id"])
+            self._take(result)
         elif what == "erase":
             row = self.rows[asked]
             return self._erased(row["id"])
@@ -339,19 +341,21 @@ def main() -> None:
         metavar="PYTHON",
         help="the interpreter of their environment; memalign alone without it",
     )
-    parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES))
+    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
     parser.add_argument("--latency", type=float, default=0.5, help="seconds of a call")
     options = parser.parse_args()
     os.environ["OPENAI_API_KEY"] = "not-needed"
     simulated.MODELS[MODEL] = COMPETENCE
     methods = METHODS if options.competitors else OURS
-    known = [(line["method"], line["size"]) for line in read_lines(options.file)]
+    lines = read_lines(options.file)
+    known = [(line["method"], line["size"]) for line in lines]
     for size in options.sizes:
         for name in methods:
             if (name, size) not in known:
-                lines = run(name, size, options)
-                write_lines(options.file, lines, "a")
-    print(table(read_lines(options.file)))
+                added = run(name, size, options)
+                write_lines(options.file, added, "a")
+                lines += added
+    print(table(lines))
 
 
 if __name__ == "__main__":

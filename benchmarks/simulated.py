@@ -299,12 +299,21 @@ def _case_of(text: str) -> SimulatedCase:
     for key, sentence in REPLIES.items():
         if sentence in rest:
             said.add(key)
-    return SimulatedCase(int(number[1]), about, frozenset(said))
+    return SimulatedCase(
+        number=int(number[1]),
+        topic=about,
+        said=frozenset(said),
+    )
 
 
 def _rules_in(text: str) -> Rules:
     """Return the rules that a text states, with their full stop or without."""
-    return [rule for rule in RULES.values() if rule.text[:-1] in text]
+    stated = []
+    for rule in RULES.values():
+        words = rule.text.removesuffix(".")
+        if words in text:
+            stated.append(rule)
+    return stated
 
 
 def _read(
@@ -327,7 +336,8 @@ def _verdict(
 ) -> bool:
     """Return what rules say if the model follows them, else its own verdict."""
     ruled = _ruled(rules, case)
-    if ruled is not None and competence.does("following", case.number, *parts):
+    follows = competence.does("following", case.number, *parts)
+    if ruled is not None and follows:
         return ruled
     knows = competence.does("zero", case.number, *parts)
     return case.label == knows
@@ -521,7 +531,8 @@ def _doubt(case: SimulatedCase, rules: Rules) -> Body:
 def _choice(value: bool, criteria: Body) -> Body:
     """Return a verdict that is one of the criteria, with a probability of each."""
     likely = json.dumps(value)
-    rest = (1 - SURE) / (len(criteria) - 1)
+    others = len(criteria) - 1
+    rest = (1 - SURE) / others
     shares = dict.fromkeys(criteria, rest)
     shares[likely] = SURE
     return {
