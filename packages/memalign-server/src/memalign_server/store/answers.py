@@ -111,8 +111,9 @@ def add_answer(connection: Connection, answer: Answer) -> None:
         CASE.case_id == answer.case_id,
         CASE.content_hash != answer.content_hash,
     )
-    apart = case((replaced, 1), else_=0)
-    connection.execute(insert(reviews).values({**vars(answer), "apart": apart}))
+    row = dict(vars(answer))
+    row["apart"] = case((replaced, 1), else_=0)
+    connection.execute(insert(reviews).values(row))
     count_answers(connection, answer.judge, [answer.case_id])
 
 
@@ -120,10 +121,11 @@ def change_answer(connection: Connection, before: Answer, after: Answer) -> None
     """Put an answer in the place of the one before; what is the same is not written again."""
     old = vars(before)
     changed = {name: new for name, new in vars(after).items() if new != old[name]}
+    if not changed:
+        return
     own = _of_person_on(before.judge, before.person, before.case_id)
-    this = own & (SAID.content_hash == before.content_hash)
-    if changed:
-        connection.execute(update(reviews).where(this).values(changed))
+    same = SAID.content_hash == before.content_hash
+    connection.execute(update(reviews).where(own, same).values(changed))
     if "state" in changed:
         count_answers(connection, before.judge, [before.case_id])
 
@@ -138,9 +140,13 @@ def count_answers(
         judge: The judge.
         ids: The cases; None for all of the queue.
     """
-    of_case = select(func.count()).select_from(reviews)
-    of_case = of_case.where(said_of_case(judge), ANSWERED).correlate(queue)
-    given = of_case.scalar_subquery()
+    given = (
+        select(func.count())
+        .select_from(reviews)
+        .where(said_of_case(judge), ANSWERED)
+        .correlate(queue)
+        .scalar_subquery()
+    )
     changed = update(queue).where(of_judge(judge), CASE.answers != given)
     if ids is not None:
         changed = changed.where(CASE.case_id.in_(ids))
@@ -153,8 +159,12 @@ def mark_taught(
     """Note that the judge has learned a revision of an answer, unless it has changed since."""
     own = _of_person_on(judge, feedback.source, feedback.id)
     same = SAID.content_hash == feedback.content_hash
-    this = update(reviews).where(own, same, SAID.revision == revision)
-    connection.execute(this.values(taught=revision))
+    this = (
+        update(reviews)
+        .where(own, same, SAID.revision == revision)
+        .values(taught=revision)
+    )
+    connection.execute(this)
 
 
 # -- several ---------------------------------------------------------------------------------------
@@ -177,8 +187,10 @@ def answers_on(
     connection: Connection, judge: str, case_id: str, content_hash: str
 ) -> list[Answer]:
     """Return what everybody said of this content under an id, whether it is queued or not."""
-    query = select(reviews).where(SAID.judge == judge, SAID.case_id == case_id)
-    return _answers(connection, query.where(SAID.content_hash == content_hash))
+    query = select(reviews).where(
+        SAID.judge == judge, SAID.case_id == case_id, SAID.content_hash == content_hash
+    )
+    return _answers(connection, query)
 
 
 def verdicts_on(
@@ -194,7 +206,8 @@ def verdicts_on(
         # Not sorted by an index of all answers.
         verdicts = sorted(_answers(connection, query), key=attrgetter("created_at"))
         for case_id in part:
-            yield case_id, [answer for answer in verdicts if answer.case_id == case_id]
+            on_case = [answer for answer in verdicts if answer.case_id == case_id]
+            yield case_id, on_case
 
 
 def drafts_of(connection: Connection, judge: str, person: str) -> list[Answer]:
@@ -202,8 +215,9 @@ def drafts_of(connection: Connection, judge: str, person: str) -> list[Answer]:
 
     Their cases are in the queue.
     """
-    typed = and_(IN_QUEUE, SAID.draft.is_not(None))
-    query = select(reviews).where(said_by(judge, person), ANSWERED, typed)
+    query = select(reviews).where(
+        said_by(judge, person), ANSWERED, IN_QUEUE, SAID.draft.is_not(None)
+    )
     return _answers(connection, query)
 
 
@@ -215,16 +229,20 @@ def is_answered(connection: Connection, judge: str) -> bool:
 
 def activity_of(connection: Connection, judge: str) -> dict[str, tuple[int, str]]:
     """Return how many cases each person answered, and when they did so last."""
-    query = select(SAID.person, func.count(), func.max(SAID.updated_at))
-    query = query.where(said_of(judge), ANSWERED).group_by(SAID.person)
+    query = (
+        select(SAID.person, func.count(), func.max(SAID.updated_at))
+        .where(said_of(judge), ANSWERED)
+        .group_by(SAID.person)
+    )
     return {person: (n, at) for person, n, at in connection.execute(query)}
 
 
 def today_of(connection: Connection, judge: str, person: str) -> tuple[int, int]:
     """Return how many answers a person gave today, and how many of them have words."""
     is_recent = SAID.updated_at > later(-_TODAY)
-    query = select(func.count(), func.count(SAID.rationale))
-    query = query.where(said_by(judge, person), ANSWERED, is_recent)
+    query = select(func.count(), func.count(SAID.rationale)).where(
+        said_by(judge, person), ANSWERED, is_recent
+    )
     given, with_words = connection.execute(query).one()
     return int(given), int(with_words)
 
@@ -240,13 +258,18 @@ def previous_case(
     They answered it, skipped it, or were not sure.
     """
     own = and_(of_person(judge, person), COME_TO)
-    query = select(CASE.case_id).join(reviews, own).where(of_judge(judge))
+    query = (
+        select(CASE.case_id)
+        .join(reviews, own)
+        .where(of_judge(judge))
+        .order_by(SAID.created_at.desc())
+        .limit(1)
+    )
     if case_id is not None:
         earlier = SAID.created_at < _came_at(judge, person, case_id)
         # All are earlier than one that waits.
         query = query.where(func.coalesce(earlier, true()))
-    latest_first = query.order_by(SAID.created_at.desc())
-    return connection.scalar(latest_first.limit(1))
+    return connection.scalar(query)
 
 
 def seen_until(connection: Connection, judge: str, person: str, case_id: str) -> int:
@@ -255,8 +278,11 @@ def seen_until(connection: Connection, judge: str, person: str, case_id: str) ->
     It is 0 if this one waits for them.
     """
     until = SAID.created_at <= _came_at(judge, person, case_id)
-    query = select(func.count()).select_from(reviews)
-    query = query.where(said_by(judge, person), COME_TO, until)
+    query = (
+        select(func.count())
+        .select_from(reviews)
+        .where(said_by(judge, person), COME_TO, until)
+    )
     return int(connection.execute(query).scalar_one())
 
 
@@ -288,8 +314,13 @@ def disputed_for(connection: Connection, judge: str, person: str) -> list[str]:
     Their earliest answer comes first.
     """
     unchosen = and_(_VERDICT, SAID.kept_revision != SAID.revision)
-    query = _disputed(judge).join(reviews, of_person(judge, person)).where(unchosen)
-    return list(connection.scalars(query.order_by(SAID.updated_at)))
+    query = (
+        _disputed(judge)
+        .join(reviews, of_person(judge, person))
+        .where(unchosen)
+        .order_by(SAID.updated_at)
+    )
+    return list(connection.scalars(query))
 
 
 def disputed_for_owner(
@@ -301,10 +332,14 @@ def disputed_for_owner(
     """
     has_left = SAID.person.not_in(team)
     chosen = or_(SAID.kept_revision == SAID.revision, has_left)
-    query = select(func.count()).where(said_of_case(judge), _VERDICT, chosen)
-    several = query.correlate(queue).scalar_subquery() > 1
+    choosers = (
+        select(func.count())
+        .where(said_of_case(judge), _VERDICT, chosen)
+        .correlate(queue)
+        .scalar_subquery()
+    )
     # Most cases wait for somebody and are not read.
-    waiting = _disputed(judge).where(several).order_by(CASE.number)
+    waiting = _disputed(judge).where(choosers > 1).order_by(CASE.number)
     return list(connection.scalars(waiting))
 
 
@@ -315,14 +350,19 @@ def settlements(
 
     These are the cases that several people answered, and those that were settled.
     """
-    verdicts = select(SAID.case_id).where(said_of(judge), _VERDICT)
-    several = verdicts.group_by(SAID.case_id).having(func.count() > 1)
+    several = (
+        select(SAID.case_id)
+        .where(said_of(judge), _VERDICT)
+        .group_by(SAID.case_id)
+        .having(func.count() > 1)
+    )
     is_settled = CASE.settled.is_not(None)
     in_question = or_(CASE.disputed == 1, is_settled, CASE.case_id.in_(several))
-    query = select(CASE.case_id, CASE.content_hash, CASE.settled, CASE.settled_by)
-    rows = connection.execute(query.where(of_judge(judge), in_question))
+    query = select(
+        CASE.case_id, CASE.content_hash, CASE.settled, CASE.settled_by
+    ).where(of_judge(judge), in_question)
     settled = {}
-    for case_id, content, holder, by in rows:
+    for case_id, content, holder, by in connection.execute(query):
         settled[case_id, content] = (holder, by)
     return settled
 
@@ -335,8 +375,8 @@ def lessons(connection: Connection, judge: str) -> list[AnsweredCase]:
 
     The earliest comes first.
     """
-    query = _pairs(judge).where(_UNTAUGHT, _TEACHES)
-    return _answered_cases(connection, query.order_by(SAID.updated_at))
+    query = _pairs(judge).where(_UNTAUGHT, _TEACHES).order_by(SAID.updated_at)
+    return _answered_cases(connection, query)
 
 
 def untaught_words(
@@ -346,9 +386,12 @@ def untaught_words(
 
     The earliest comes first.
     """
-    own = _pairs(judge).where(SAID.person == person)
-    query = own.where(_EXPLAINED, _UNTAUGHT, ~_OVERRULED)
-    return _answered_cases(connection, query.order_by(SAID.updated_at))
+    query = (
+        _pairs(judge)
+        .where(SAID.person == person, _EXPLAINED, _UNTAUGHT, ~_OVERRULED)
+        .order_by(SAID.updated_at)
+    )
+    return _answered_cases(connection, query)
 
 
 def overruled_words(connection: Connection, judge: str, person: str) -> list[Answer]:
@@ -356,9 +399,13 @@ def overruled_words(connection: Connection, judge: str, person: str) -> list[Ans
 
     They are shown whether the queue has the content that they are about or not.
     """
-    own = select(reviews).where(SAID.judge == judge, SAID.person == person)
-    query = own.where(ANSWERED, _EXPLAINED, _OVERRULED)
-    return _answers(connection, query.order_by(SAID.updated_at))
+    own = and_(SAID.judge == judge, SAID.person == person)
+    query = (
+        select(reviews)
+        .where(own, ANSWERED, _EXPLAINED, _OVERRULED)
+        .order_by(SAID.updated_at)
+    )
+    return _answers(connection, query)
 
 
 def words_apart(connection: Connection, judge: str, person: str) -> list[Answer]:
@@ -368,8 +415,12 @@ def words_apart(connection: Connection, judge: str, person: str) -> list[Answer]
     """
     own = and_(SAID.judge == judge, SAID.person == person)
     written = or_(_EXPLAINED, SAID.draft.is_not(None))
-    query = select(reviews).where(own, _UNTAUGHT, written, ~_OVERRULED, ~IN_QUEUE)
-    return _answers(connection, query.order_by(SAID.updated_at))
+    query = (
+        select(reviews)
+        .where(own, _UNTAUGHT, written, ~_OVERRULED, ~IN_QUEUE)
+        .order_by(SAID.updated_at)
+    )
+    return _answers(connection, query)
 
 
 def judged_again(
@@ -380,11 +431,14 @@ def judged_again(
     The latest answer comes first. Cases that are held out are not among them: what a person says of
     those teaches nothing.
     """
-    own = _pairs(judge).where(SAID.person == person)
     is_later = CASE.version > SAID.judge_version
-    query = own.where(ANSWERED, NOT_HELD_OUT, is_later)
-    latest_first = query.order_by(SAID.updated_at.desc())
-    return _answered_cases(connection, latest_first.limit(most))
+    query = (
+        _pairs(judge)
+        .where(SAID.person == person, ANSWERED, NOT_HELD_OUT, is_later)
+        .order_by(SAID.updated_at.desc())
+        .limit(most)
+    )
+    return _answered_cases(connection, query)
 
 
 def cases_for_trial(
@@ -398,10 +452,13 @@ def cases_for_trial(
     Those `behind` a guideline come first, then the latest ones. Cases that are held out stay so:
     what measures the judge must not choose its words.
     """
-    own = _pairs(judge).where(SAID.person == person)
-    order = (CASE.case_id.in_(behind).desc(), SAID.updated_at.desc())
-    query = own.where(_VERDICT, NOT_HELD_OUT).order_by(*order)
-    return _answered_cases(connection, query.limit(_TRIED))
+    query = (
+        _pairs(judge)
+        .where(SAID.person == person, _VERDICT, NOT_HELD_OUT)
+        .order_by(CASE.case_id.in_(behind).desc(), SAID.updated_at.desc())
+        .limit(_TRIED)
+    )
+    return _answered_cases(connection, query)
 
 
 def blind_answers(
@@ -414,24 +471,37 @@ def blind_answers(
     of_case = and_(of_judge(judge), CASE.case_id == SAID.case_id)
     blind = and_(said_of(judge), ANSWERED, SAID.blind_value.is_not(None))
     unseen = and_(HELD_OUT, CASE.seen == 0, CASE.verdict.is_not(None))
-    ids = select(SAID.case_id).join(queue, of_case).where(blind, unseen)
+    newest_first = (
+        select(SAID.case_id)
+        .join(queue, of_case)
+        .where(blind, unseen)
+        .order_by(SAID.created_at.desc())
+    )
     latest = set[str]()
-    with connection.execute(ids.order_by(SAID.created_at.desc())) as newest_first:
-        for case_id in newest_first.scalars():
+    with connection.execute(newest_first) as ids:
+        for case_id in ids.scalars():
             latest.add(case_id)
             if len(latest) == most:
                 break
-    query = select(reviews, queue).join(queue, of_case)
-    query = query.where(blind, SAID.case_id.in_(latest))
+    query = (
+        select(reviews, queue)
+        .join(queue, of_case)
+        .where(blind, SAID.case_id.in_(latest))
+    )
     pairs = _answered_cases(connection, query)
     return sorted(pairs, key=attrgetter("answer.created_at"))
 
 
 def busiest(connection: Connection, judge: str) -> str | None:
     """Return who gave the most verdicts, or None."""
-    query = select(SAID.person).where(said_of(judge), _VERDICT).group_by(SAID.person)
-    query = query.order_by(func.count().desc(), SAID.person)
-    return connection.scalar(query.limit(1))
+    query = (
+        select(SAID.person)
+        .where(said_of(judge), _VERDICT)
+        .group_by(SAID.person)
+        .order_by(func.count().desc(), SAID.person)
+        .limit(1)
+    )
+    return connection.scalar(query)
 
 
 def agreements_with(
@@ -445,13 +515,20 @@ def agreements_with(
     Returns:
         By the colleague on how many cases both have a verdict, and on how many they agree.
     """
-    latest = select(SAID.case_id, SAID.value).where(said_by(judge, person), _VERDICT)
     # The limit has it read first.
-    own = latest.order_by(SAID.created_at.desc()).limit(_PAIRS).subquery()
-    query = select(SAID.person, own.c.value, SAID.value, func.count())
-    query = query.join(own, own.c.case_id == SAID.case_id)
-    query = query.where(said_of(judge), _VERDICT, SAID.person != person)
-    query = query.group_by(SAID.person, own.c.value, SAID.value)
+    own = (
+        select(SAID.case_id, SAID.value)
+        .where(said_by(judge, person), _VERDICT)
+        .order_by(SAID.created_at.desc())
+        .limit(_PAIRS)
+        .subquery()
+    )
+    query = (
+        select(SAID.person, own.c.value, SAID.value, func.count())
+        .join(own, own.c.case_id == SAID.case_id)
+        .where(said_of(judge), _VERDICT, SAID.person != person)
+        .group_by(SAID.person, own.c.value, SAID.value)
+    )
     common = Counter[str]()
     agreed = Counter[str]()
     for colleague, one, other, n in connection.execute(query):

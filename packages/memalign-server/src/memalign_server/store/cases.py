@@ -249,10 +249,13 @@ def _known(
     for part in parts_of(examples):
         for example in part:
             _check_id(example.id)
-        by_id = CASE.case_id.in_([example.id for example in part])
-        by_content = CASE.content_hash.in_([one.content_hash for one in part])
-        query = select(CASE.case_id, CASE.content_hash)
-        query = query.where(of_judge(judge), or_(by_id, by_content))
+        part_ids = [example.id for example in part]
+        part_contents = [example.content_hash for example in part]
+        by_id = CASE.case_id.in_(part_ids)
+        by_content = CASE.content_hash.in_(part_contents)
+        query = select(CASE.case_id, CASE.content_hash).where(
+            of_judge(judge), or_(by_id, by_content)
+        )
         for case_id, content in connection.execute(query):
             ids.add(case_id)
             contents.add(content)
@@ -298,6 +301,7 @@ def add_cases(
         if place == 0:
             drawn = randbelow(ONE_IN)
         held_out = place == drawn
+        rank = _chance() if held_out else unknown_rank()
         rows.append(
             {
                 "judge": judge,
@@ -305,21 +309,23 @@ def add_cases(
                 "content_hash": example.content_hash,
                 "example": example,
                 "held_out": held_out,
-                "rank": _chance() if held_out else unknown_rank(),
+                "rank": rank,
                 "added_at": at,
                 "origin": origin,
             }
         )
     for part in parts_of(rows):
         connection.execute(insert(queue), part)
-        _attach_answers(connection, judge, [row["case_id"] for row in part])
+        added = [row["case_id"] for row in part]
+        _attach_answers(connection, judge, added)
     return replace(arrival, batch=at)
 
 
 def _attach_answers(connection: Connection, judge: str, ids: Sequence[str]) -> None:
     """Let answers under these ids count again if they are on the same content, and no others."""
     under_ids = update(reviews).where(SAID.judge == judge, SAID.case_id.in_(ids))
-    connection.execute(under_ids.values(apart=case((IN_QUEUE, 0), else_=1)))
+    apart = case((IN_QUEUE, 0), else_=1)
+    connection.execute(under_ids.values(apart=apart))
     count_answers(connection, judge, ids)
 
 
@@ -350,7 +356,8 @@ def take_out(
         How many cases were there.
     """
     named = or_(CASE.added_at == batch, CASE.case_id.in_(ids))
-    return connection.execute(delete(queue).where(of_judge(judge), named)).rowcount
+    statement = delete(queue).where(of_judge(judge), named)
+    return connection.execute(statement).rowcount
 
 
 # -- judged ----------------------------------------------------------------------------------------
@@ -414,7 +421,8 @@ def ask_again(connection: Connection, judge: str) -> None:
     answered = exists().where(said_of_case(judge), ANSWERED)
     blank = dict.fromkeys(("judgment", "problem", "version", "verdict"))
     own = update(queue).where(of_judge(judge))
-    connection.execute(own.where(or_(~answered, HELD_OUT)).values(blank))
+    asked_again = own.where(or_(~answered, HELD_OUT))
+    connection.execute(asked_again.values(blank))
     # What the empty memory said was said of the question before.
     connection.execute(own.values(first_value=None, first_version=None))
 
@@ -466,14 +474,18 @@ def _needed(connection: Connection, judge: str) -> ColumnElement[int]:
 def _blind_answers(judge: str) -> ColumnElement[int]:
     """Return the number of a case's answers that were given blind, which measure the judge."""
     given = reviews.alias()  # the query around it may read `reviews` too
-    blind = select(func.count()).select_from(given)
-    of_case = blind.where(
-        said_of(judge, given.c),
-        given.c.case_id == CASE.case_id,
-        given.c.state == "answered",
-        given.c.blind_value.is_not(None),
+    return (
+        select(func.count())
+        .select_from(given)
+        .where(
+            said_of(judge, given.c),
+            given.c.case_id == CASE.case_id,
+            given.c.state == "answered",
+            given.c.blind_value.is_not(None),
+        )
+        .correlate(queue)
+        .scalar_subquery()
     )
-    return of_case.correlate(queue).scalar_subquery()
 
 
 # -- what comes next -------------------------------------------------------------------------------
@@ -508,24 +520,31 @@ def next_cases(
     """
     needed = _needed(connection, judge)
     own = of_person(judge, person)
-    query = select(queue, needed.label("needed")).limit(n + len(turn.others))
-    query = query.where(of_judge(judge), CASE.answers < needed)
+    query = (
+        select(queue, needed.label("needed"))
+        .where(of_judge(judge), CASE.answers < needed)
+        .limit(n + len(turn.others))
+    )
     order: tuple[ColumnElement[Any], ...] = (CASE.rank.desc(), CASE.number)
     if measuring:  # a second answer on a case adds nothing to the figure
         order = (_blind_answers(judge), *order)
     if again:  # few: found by the person and sorted, not by the order of all cases
-        passed = query.join(reviews, own).where(SAID.state.in_(again))
-        passed = passed.order_by((CASE.disputed + 0).desc(), *order)
+        passed = (
+            query.join(reviews, own)
+            .where(SAID.state.in_(again))
+            .order_by((CASE.disputed + 0).desc(), *order)
+        )
         return _free(connection, passed, turn)[:n]
-    query = query.where(~exists().where(own, COME_TO))
-    query = query.order_by(CASE.disputed.desc(), *order)
+    come_to = exists().where(own, COME_TO)
+    query = query.where(~come_to).order_by(CASE.disputed.desc(), *order)
     others = _free(connection, query.where(NOT_HELD_OUT), turn)
     held_out = _free(connection, query.where(HELD_OUT), turn)
     if measuring:
         return list(_mixed(others, held_out, ONE_IN, again=0))[:n]
     opened = list[QueuedCase]()
     if turn.own:
-        opened = read_cases(connection, query.where(CASE.case_id.in_(turn.own)))[:n]
+        own_open = query.where(CASE.case_id.in_(turn.own))
+        opened = read_cases(connection, own_open)[:n]
         others = [one for one in others if one.case_id not in turn.own]
         held_out = [one for one in held_out if one.case_id not in turn.own]
     since = _since_held_out(connection, judge, own)
@@ -570,9 +589,12 @@ def _since_held_out(
 ) -> int:
     """Return how many of the last cases that a person saw came after one that was held out."""
     seen = (
-        select(CASE.held_out).join(reviews, and_(own, COME_TO)).where(of_judge(judge))
+        select(CASE.held_out)
+        .join(reviews, and_(own, COME_TO))
+        .where(of_judge(judge))
+        .order_by(SAID.created_at.desc())
+        .limit(ONE_IN - 1)
     )
-    seen = seen.order_by(SAID.created_at.desc()).limit(ONE_IN - 1)
     latest = list(connection.scalars(seen))
     return latest.index(True) if True in latest else len(latest)
 
@@ -595,20 +617,27 @@ def cases_ahead(connection: Connection, judge: str, *, n: int) -> list[QueuedCas
 
 def unjudged(connection: Connection, judge: str) -> list[Example]:
     """Return the cases without a judgment, in their order."""
-    query = select(CASE.example).where(of_judge(judge), CASE.judgment.is_(None))
-    return list(connection.scalars(query.order_by(CASE.number)))
+    query = (
+        select(CASE.example)
+        .where(of_judge(judge), CASE.judgment.is_(None))
+        .order_by(CASE.number)
+    )
+    return list(connection.scalars(query))
 
 
 def latest_answered(
     connection: Connection, judge: str, *, held_out: bool, most: int
 ) -> list[QueuedCase]:
     """Return answered cases of one kind, the latest answer first."""
-    query = select(queue).join(reviews, and_(said_of_case(judge), ANSWERED))
-    query = query.where(of_judge(judge), CASE.held_out == held_out).group_by(
-        CASE.number
+    query = (
+        select(queue)
+        .join(reviews, and_(said_of_case(judge), ANSWERED))
+        .where(of_judge(judge), CASE.held_out == held_out)
+        .group_by(CASE.number)
+        .order_by(func.max(SAID.updated_at).desc())
+        .limit(most)
     )
-    latest_first = query.order_by(func.max(SAID.updated_at).desc())
-    return read_cases(connection, latest_first.limit(most))
+    return read_cases(connection, query)
 
 
 def case_of(connection: Connection, judge: str, case_id: str) -> QueuedCase | None:
@@ -665,10 +694,14 @@ def turned_unanswered(
     """
     answered = exists().where(of_person(judge, person), ANSWERED)
     is_later = CASE.version != CASE.first_version
-    query = select(CASE.case_id, CASE.first_value, CASE.verdict)
-    query = query.where(of_judge(judge), ~answered, NOT_HELD_OUT, is_later)
+    query = (
+        select(CASE.case_id, CASE.first_value, CASE.verdict)
+        .where(of_judge(judge), ~answered, NOT_HELD_OUT, is_later)
+        .order_by(CASE.number)
+        .limit(most)
+    )
     turned = list[str]()
-    for row in connection.execute(query.order_by(CASE.number).limit(most)):
+    for row in connection.execute(query):
         if _verdict_text(row.first_value) != row.verdict:
             turned.append(row.case_id)
     return turned
@@ -677,21 +710,33 @@ def turned_unanswered(
 def progress_of(connection: Connection, judge: str, person: str) -> Progress:
     """Return how far a person is with the queue of a judge."""
     is_open = CASE.answers < _needed(connection, judge)
-    wanting = select(func.count()).select_from(queue).where(of_judge(judge), is_open)
-    come_to = _count_where(and_(COME_TO, is_open))
-    # Said in a scalar subquery: they are counted in an index, whatever the person has done.
-    waiting = wanting.correlate(None).scalar_subquery() - come_to
-    query = select(
-        _count_where(ANSWERED).label("answered"),
-        _count_where(SAID.state == "unclear").label("unclear"),
-        _count_where(ANSWERED, SAID.rationale).label("explained"),
-        # A person cannot take up a skipped case again if others have answered it by now.
-        _count_where(and_(SAID.state == "skipped", is_open)).label("skipped"),
-        waiting.label("waiting"),
+    # In a scalar subquery: they are counted in an index, whatever the person has done.
+    wanting = (
+        select(func.count())
+        .select_from(queue)
+        .where(of_judge(judge), is_open)
+        .correlate(None)
+        .scalar_subquery()
     )
+    come_to = _count_where(and_(COME_TO, is_open))
+    unclear = _count_where(SAID.state == "unclear")
+    # A person cannot take up a skipped case again if others have answered it by now.
+    skipped = _count_where(and_(SAID.state == "skipped", is_open))
+    waiting = wanting - come_to
     of_case = and_(of_judge(judge), said_of_case(judge))
-    query = query.select_from(reviews).outerjoin(queue, of_case)
-    row = connection.execute(query.where(said_by(judge, person))).one()
+    query = (
+        select(
+            _count_where(ANSWERED).label("answered"),
+            unclear.label("unclear"),
+            _count_where(ANSWERED, SAID.rationale).label("explained"),
+            skipped.label("skipped"),
+            waiting.label("waiting"),
+        )
+        .select_from(reviews)
+        .outerjoin(queue, of_case)
+        .where(said_by(judge, person))
+    )
+    row = connection.execute(query).one()
     return Progress(**row._mapping)  # SQLAlchemy's public name for it
 
 
@@ -701,8 +746,9 @@ def _count_where(condition: ColumnElement[bool], what: Any = 1) -> ColumnElement
 
 def counts_of(connection: Connection, judge: str) -> Counts:
     """Return how many cases a queue has, are judged, and are answered by somebody."""
-    answered = select(func.count(SAID.case_id.distinct()))
-    answered = answered.where(said_of(judge), ANSWERED)
+    answered = select(func.count(SAID.case_id.distinct())).where(
+        said_of(judge), ANSWERED
+    )
     query = select(
         func.count().label("total"),
         func.count(CASE.judgment).label("judged"),
@@ -747,23 +793,29 @@ def list_cases(
         query = query.where(CASE.added_at == batch)
     if text:
         found = find_cases(connection, judge, text, most=AT_ONCE)
-        query = query.where(CASE.case_id.in_([example.id for example in found]))
+        ids = [example.id for example in found]
+        query = query.where(CASE.case_id.in_(ids))
     return read_cases(connection, query.order_by(CASE.number).limit(most))
 
 
 def list_batches(connection: Connection, judge: str) -> list[Batch]:
     """Return what was added at once, the latest first."""
-    query = select(
-        CASE.added_at,
-        func.max(CASE.origin).label("origin"),
-        func.count().label("total"),
-        _count_where(CASE.answers > 0).label("answered"),
+    query = (
+        select(
+            CASE.added_at,
+            func.max(CASE.origin).label("origin"),
+            func.count().label("total"),
+            _count_where(CASE.answers > 0).label("answered"),
+        )
+        .where(of_judge(judge))
+        .group_by(CASE.added_at)
+        .order_by(CASE.added_at.desc())
+        .limit(_MOST_FOUND)
     )
-    query = query.where(of_judge(judge)).group_by(CASE.added_at)
-    latest = query.order_by(CASE.added_at.desc()).limit(_MOST_FOUND)
+    latest_first = connection.execute(query).all()
     batches = list[Batch]()
     seen = Counter[tuple[str | None, str]]()
-    for row in reversed(connection.execute(latest).all()):
+    for row in reversed(latest_first):
         alike = (row.origin, row.added_at[:_MINUTE])
         seen[alike] += 1
         batches.append(Batch(**row._mapping, number=seen[alike]))
@@ -773,9 +825,8 @@ def list_batches(connection: Connection, judge: str) -> list[Batch]:
 def waiting_to_measure(connection: Connection, judge: str, person: str) -> int:
     """Return how many held-out cases a person has not seen and nobody has answered blind."""
     seen = exists().where(of_person(judge, person), COME_TO)
-    waiting = select(func.count()).where(
-        of_judge(judge), HELD_OUT, ~seen, _blind_answers(judge) == 0
-    )
+    unmeasured = _blind_answers(judge) == 0
+    waiting = select(func.count()).where(of_judge(judge), HELD_OUT, ~seen, unmeasured)
     return int(connection.execute(waiting).scalar_one())
 
 

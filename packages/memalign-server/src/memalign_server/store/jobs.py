@@ -19,10 +19,13 @@ from memalign_server.store.tables import jobs, later, new_id, now
 _KEPT = 30 * 86400
 """Seconds that an ended job is kept; the receipt of an erasure is kept for good."""
 _MOST = 50  # jobs of one list
-_STATE = [column for column in jobs.c if column.name not in ("arguments", "result")]
-"""The columns that say how far a job is; a result may be large."""
-_ALL = (*_STATE, jobs.c.result)
-_UNDONE = jobs.c.state.in_(("queued", "running"))
+_JOB = jobs.c
+_LARGE = ("arguments", "result")
+_STATE = [column for column in _JOB if column.name not in _LARGE]
+"""The columns that say how far a job is."""
+_ALL = (*_STATE, _JOB.result)
+_UNDONE = _JOB.state.in_(("queued", "running"))
+_HAS_RECEIPT = _JOB.result.is_not(None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,14 +45,14 @@ class Order:
     problem: str | None
 
 
-_ORDER = select(*(jobs.c[field.name] for field in fields(Order)))
+_ORDERED = [_JOB[field.name] for field in fields(Order)]
 
 
 def _jobs(connection: Connection, query: Select[Any]) -> list[Job]:
     """Return the jobs that a query finds, the newest first."""
-    newest_first = query.order_by(jobs.c.created_at.desc(), jobs.c.id.desc())
-    rows = connection.execute(newest_first)
-    return [Job(**row._mapping) for row in rows]  # SQLAlchemy's public name for it
+    newest_first = (_JOB.created_at.desc(), _JOB.id.desc())
+    rows = connection.execute(query.order_by(*newest_first))
+    return [Job(**row) for row in rows.mappings()]
 
 
 def add_job(
@@ -74,23 +77,25 @@ def add_job(
         asked_by=asked_by,
         created_at=now(),
     )
-    is_old = jobs.c.ended_at < later(-_KEPT)
-    connection.execute(delete(jobs).where(is_old, jobs.c.kind != "erase"))
-    row = {column.name: getattr(job, column.name) for column in _ALL}
-    row["arguments"] = dict(arguments)
+    is_old = _JOB.ended_at < later(-_KEPT)
+    has_no_receipt = _JOB.kind != "erase"
+    connection.execute(delete(jobs).where(is_old, has_no_receipt))
+    row: dict[str, Any] = {"arguments": dict(arguments)}
+    for column in _ALL:
+        row[column.name] = getattr(job, column.name)
     connection.execute(insert(jobs).values(row))
     return job
 
 
 def find_job(connection: Connection, job: str) -> Job | None:
     """Return a job by its id."""
-    query = select(*_ALL).where(jobs.c.id == job)
+    query = select(*_ALL).where(_JOB.id == job)
     return next(iter(_jobs(connection, query)), None)
 
 
 def recent_jobs(connection: Connection, judge: str, *, active: bool) -> list[Job]:
     """Return the last jobs of a judge without their results; or only the `active` ones."""
-    query = select(*_STATE).where(jobs.c.judge == judge)
+    query = select(*_STATE).where(_JOB.judge == judge)
     if active:
         query = query.where(_UNDONE)
     return _jobs(connection, query.limit(_MOST))
@@ -98,15 +103,16 @@ def recent_jobs(connection: Connection, judge: str, *, active: bool) -> list[Job
 
 def receipts_of(connection: Connection, judge: str) -> list[Job]:
     """Return the erasures of a judge that have a receipt; `result` is the receipt."""
-    query = select(*_ALL).where(jobs.c.judge == judge, jobs.c.kind == "erase")
-    return _jobs(connection, query.where(jobs.c.result.is_not(None)))
+    query = select(*_ALL).where(_JOB.judge == judge, _JOB.kind == "erase", _HAS_RECEIPT)
+    return _jobs(connection, query)
 
 
 def begin_job(connection: Connection, job: str) -> Order | None:
     """Note that a job runs, and return what it is to do; None if its judge was deleted."""
     _change(connection, job, state="running", started_at=now())
-    row = connection.execute(_ORDER.where(jobs.c.id == job)).first()
-    return None if row is None else Order(**row._mapping)
+    query = select(*_ORDERED).where(_JOB.id == job)
+    row = connection.execute(query).mappings().first()
+    return None if row is None else Order(**row)
 
 
 def end_job(
@@ -121,26 +127,39 @@ def end_job(
 
     What it gave is left out if an erasure emptied it meanwhile: it may repeat what went.
     """
-    query = select(jobs.c.kind, jobs.c.problem).where(jobs.c.id == job)
-    row = connection.execute(query).first()
-    if row is not None and row.problem == ERASED and row.kind != "erase":
+    emptied = select(_JOB.id).where(
+        _JOB.id == job, _JOB.problem == ERASED, _JOB.kind != "erase"
+    )
+    if connection.execute(emptied).first() is not None:
         state = "failed"
         problem = ERASED
         result = None
-    ending = {"state": state, "problem": problem, "result": result}
-    _change(connection, job, **ending, ended_at=now(), arguments=None)
+    _change(
+        connection,
+        job,
+        state=state,
+        problem=problem,
+        result=result,
+        ended_at=now(),
+        arguments=None,
+    )
 
 
 def undone_receipts(connection: Connection) -> dict[str, dict[str, Any]]:
     """Return the receipts of erasures that a server before this one did not end, by the job."""
-    query = select(jobs.c.id, jobs.c.result).where(_UNDONE, jobs.c.result.is_not(None))
-    return {row.id: row.result for row in connection.execute(query)}
+    query = select(_JOB.id, _JOB.result).where(_UNDONE, _HAS_RECEIPT)
+    rows = connection.execute(query)
+    return {row.id: row.result for row in rows}
 
 
 def fail_undone(connection: Connection, problem: str) -> None:
     """Write that the jobs which a server before this one did not end have failed."""
-    ending = {"state": "failed", "problem": problem, "ended_at": now()}
-    connection.execute(update(jobs).where(_UNDONE).values(**ending, arguments=None))
+    failed = (
+        update(jobs)
+        .where(_UNDONE)
+        .values(state="failed", problem=problem, ended_at=now(), arguments=None)
+    )
+    connection.execute(failed)
 
 
 def change_receipt(
@@ -151,4 +170,5 @@ def change_receipt(
 
 
 def _change(connection: Connection, job: str, **values: Any) -> None:
-    connection.execute(update(jobs).where(jobs.c.id == job).values(**values))
+    own = update(jobs).where(_JOB.id == job)
+    connection.execute(own.values(values))

@@ -46,6 +46,7 @@ def is_redacted(connection: Connection, judge: str, version: int) -> bool:
 
     Its memory has no hash any more then.
     """
-    own = _versions_of(judge).where(versions.c.number == version)
-    redacted = own.where(versions.c.memory_hash == "")
+    redacted = _versions_of(judge).where(
+        versions.c.number == version, versions.c.memory_hash == ""
+    )
     return connection.execute(redacted).first() is not None

@@ -16,11 +16,14 @@ from memalign_server.store.rows import Member, read_row
 from memalign_server.store.tables import later, new_id, now, people, sessions
 
 _MEMBERS = select(people)
+_MEMBER = people.c
+_SESSION = sessions.c
 
 
 def list_people(connection: Connection) -> list[Member]:
     """Return everybody, by name."""
-    rows = connection.execute(_MEMBERS.order_by(people.c.name_key))
+    by_name = _MEMBERS.order_by(_MEMBER.name_key)
+    rows = connection.execute(by_name)
     return [read_row(Member, people, row) for row in rows]
 
 
@@ -32,25 +35,26 @@ def _member(connection: Connection, query: Select[Any]) -> Member | None:
 def member_of_name(connection: Connection, name: str) -> Member | None:
     """Return who has a name that reads the same, or None."""
     key = name_key(name)
-    return _member(connection, _MEMBERS.where(people.c.name_key == key))
+    return _member(connection, _MEMBERS.where(_MEMBER.name_key == key))
 
 
 def member_of_subject(connection: Connection, subject: str) -> Member | None:
     """Return whom an OpenID provider knows by this subject, or None."""
-    return _member(connection, _MEMBERS.where(people.c.subject == subject))
+    return _member(connection, _MEMBERS.where(_MEMBER.subject == subject))
 
 
 def member_of_link(connection: Connection, digest: str) -> Member | None:
     """Return whom a link is for, while it is good."""
-    is_good = people.c.link_until >= now()
-    return _member(connection, _MEMBERS.where(people.c.link == digest, is_good))
+    query = _MEMBERS.where(_MEMBER.link == digest, _MEMBER.link_until >= now())
+    return _member(connection, query)
 
 
 def member_of_session(connection: Connection, digest: str) -> Member | None:
     """Return whose session it is, or None if it has ended."""
-    is_good = sessions.c.expires_at >= now()
-    query = _MEMBERS.join(sessions, sessions.c.person == people.c.id)
-    return _member(connection, query.where(sessions.c.digest == digest, is_good))
+    query = _MEMBERS.join(sessions, _SESSION.person == _MEMBER.id).where(
+        _SESSION.digest == digest, _SESSION.expires_at >= now()
+    )
+    return _member(connection, query)
 
 
 def insert_member(connection: Connection, name: str, role: str) -> str:
@@ -68,8 +72,9 @@ def insert_member(connection: Connection, name: str, role: str) -> str:
 
 def change_member(connection: Connection, person: str, **values: str | None) -> bool:
     """Change somebody's row; return whether it is there."""
-    own = update(people).where(people.c.id == person)
-    return connection.execute(own.values(**values)).rowcount > 0
+    own = update(people).where(_MEMBER.id == person)
+    changed = connection.execute(own.values(**values))
+    return changed.rowcount > 0
 
 
 def delete_members(connection: Connection, ids: Collection[str]) -> int:
@@ -82,8 +87,9 @@ def delete_members(connection: Connection, ids: Collection[str]) -> int:
         InputError: The team has an owner, and none would be left.
     """
     check_team_keeps_owner(connection, ids)
-    # Their sessions go with them.
-    return connection.execute(delete(people).where(people.c.id.in_(ids))).rowcount
+    leaving = delete(people).where(_MEMBER.id.in_(ids))
+    gone = connection.execute(leaving)  # their sessions go with them
+    return gone.rowcount
 
 
 def check_team_keeps_owner(connection: Connection, leaving: Collection[str]) -> None:
@@ -92,7 +98,7 @@ def check_team_keeps_owner(connection: Connection, leaving: Collection[str]) -> 
     Raises:
         InputError: The team has an owner, and none would be left.
     """
-    query = select(people.c.id).where(people.c.role == "owner")
+    query = select(_MEMBER.id).where(_MEMBER.role == "owner")
     owners = set(connection.scalars(query))
     if owners and owners.issubset(leaving):
         raise Refused("the team needs an owner: add another one first")
@@ -100,7 +106,7 @@ def check_team_keeps_owner(connection: Connection, leaving: Collection[str]) -> 
 
 def use_link(connection: Connection, digest: str) -> bool:
     """Use a link up; return whether it was there, and nobody was quicker."""
-    own = update(people).where(people.c.link == digest)
+    own = update(people).where(_MEMBER.link == digest)
     taken = connection.execute(own.values(link=None, link_until=None))
     return taken.rowcount == 1
 
@@ -109,11 +115,13 @@ def insert_session(
     connection: Connection, digest: str, person: str, *, seconds: int
 ) -> None:
     """Keep a session for somebody, and no session that has ended."""
-    connection.execute(delete(sessions).where(sessions.c.expires_at < now()))
+    has_ended = _SESSION.expires_at < now()
+    connection.execute(delete(sessions).where(has_ended))
     row = {"digest": digest, "person": person, "expires_at": later(seconds)}
     connection.execute(insert(sessions).values(row))
 
 
 def delete_session(connection: Connection, digest: str) -> None:
     """End a session, also for whoever copied its cookie."""
-    connection.execute(delete(sessions).where(sessions.c.digest == digest))
+    own = delete(sessions).where(_SESSION.digest == digest)
+    connection.execute(own)
