@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Annotated, Any, Self, cast
@@ -120,9 +120,8 @@ def _beginning(
 ) -> Callable[[str, Mapping[str, Any]], Job]:
     def begin(kind: str, arguments: Mapping[str, Any]) -> Job:
         job = server.jobs.start(kind, judge, arguments, asked_by=person.name)
-        response.headers["location"] = request.url_for(
-            "show_job", judge=judge, job=job.id
-        ).path
+        address = request.url_for("show_job", judge=judge, job=job.id)
+        response.headers["location"] = address.path
         return job
 
     return begin
@@ -181,16 +180,12 @@ async def judge_one(
     latest = await asyncio.to_thread(server.judges.latest, judge)
     example = Example(**{"id": "item"} | case.model_dump(exclude_none=True))
     if keep and case.id is None:
-        example = msgspec.structs.replace(example, id=f"c-{example.content_hash[:16]}")
+        made_id = f"c-{example.content_hash[:16]}"
+        example = msgspec.structs.replace(example, id=made_id)
     judgment = await latest.judge.ajudge(example)
-    ranks = (
-        await useful_ranks(Usefulness(latest.judge), [(example, judgment)])
-        if keep
-        else {}
-    )
-    await asyncio.to_thread(
-        _note, server, latest, person.name, example, judgment if keep else None, ranks
-    )
+    kept = [(example, judgment)] if keep else []
+    ranks = await useful_ranks(Usefulness(latest.judge), kept)
+    await asyncio.to_thread(_note, server, latest, person.name, example, kept, ranks)
     return judgment
 
 
@@ -199,31 +194,30 @@ def _note(
     latest: Loaded,
     person: str,
     example: Example,
-    judgment: Judgment | None,
+    kept: Sequence[tuple[Example, Judgment]],
     ranks: Mapping[str, float],
 ) -> None:
-    """Keep a case and its verdict, if there is one to keep, and note who was told the verdict.
+    """Keep a case with its verdict if it is to be kept, and note who was told the verdict.
 
     From then on this person's answer on the case does not count as blind.
     """
-    judge = latest.judge.name
+    judge = latest.judge
+    content = example.content_hash
     with server.store.read() as connection:
-        same = ids_with_content(connection, judge, example.content_hash)
-    if judgment is None and not same:
+        same = ids_with_content(connection, judge.name, content)
+    if not (kept or same):
         return  # most requests are about no case of the queue, and should not lock
     with server.store.write() as connection:
-        if judgment is not None:
-            add_cases(connection, judge, [example], memory=latest.judge.memory)
-            same = ids_with_content(connection, judge, example.content_hash)
+        if kept:
+            add_cases(connection, judge.name, [example], memory=judge.memory)
+            same = ids_with_content(connection, judge.name, content)
             if example.id not in same:
                 raise Problem(
                     409,
                     f"another case has the id {example.id!r}, or the same content has another id",
                 )
-            store_judgments(
-                connection, latest.judge, latest.version, [(example, judgment)], ranks
-            )
-        for case in cases_of(connection, judge, same):
+            store_judgments(connection, judge, latest.version, kept, ranks)
+        for case in cases_of(connection, judge.name, same):
             mark_seen(connection, case, person)
 
 
@@ -343,7 +337,9 @@ def show_job(judge: JudgeName, job: JobId, server: Here, person: Asking) -> Job:
     row = server.jobs.find(job)
     if row is None or row.judge != judge:
         raise Problem(404, f"no job {job!r} of {judge!r}")
-    return row if person.owner else replace(row, result=_open_result(row, person.name))
+    if person.owner:
+        return row
+    return replace(row, result=_open_result(row, person.name))
 
 
 def _open_result(job: Job, person: str) -> Any:
@@ -355,12 +351,11 @@ def _open_result(job: Job, person: str) -> Any:
     own_trial = job.kind == "try" and job.asked_by == person
     if job.result is None or job.kind in ("queue", "pull") or own_trial:
         return job.result
-    keyed = [row for row in job.result.get("rows", ()) if row.get("key")]
-    rows = [
-        row
-        for row in keyed
-        if same_person(FeedbackKey.parse(row["key"]).source, person)
-    ]
+    rows = list[Mapping[str, Any]]()
+    for row in job.result.get("rows", ()):
+        key = row.get("key")
+        if key and same_person(FeedbackKey.parse(key).source, person):
+            rows.append(row)
     return {"version": job.result.get("version"), "rows": rows}
 
 

@@ -76,7 +76,7 @@ def blocks_of(example: Example, judge: Judge) -> list[Block]:
         judge: Its instructions name the fields, and its labels name the sides that are compared.
     """
     content = example.content
-    sides = _sides_of(example, judge)
+    sides = sides_of(content, judge.value_type.choices)
     blocks: list[Block] = []
     for name in _ORDER:
         value = content.get(name)
@@ -92,7 +92,7 @@ def blocks_of(example: Example, judge: Judge) -> list[Block]:
 
 def is_pair(example: Example, judge: Judge) -> bool:
     """Return whether a case has sides that are compared."""
-    return bool(_sides_of(example, judge))
+    return bool(sides_of(example.content, judge.value_type.choices))
 
 
 def case_text(example: Example) -> str:
@@ -107,11 +107,6 @@ def label_of(field: str, judge: Judge) -> str:
     """Return what the instructions call a field: "Reply" in "Reply: {{ outputs }}", else ""."""
     label = re.search(_LABEL.format(field), judge.instructions)
     return label[1] if label else ""
-
-
-def _sides_of(example: Example, judge: Judge) -> Mapping[str, Any]:
-    kind = judge.value_type
-    return sides_of(example.content, kind.choices) if kind.kind == "choice" else {}
 
 
 def _side(label: str, side: object) -> Block:
@@ -133,12 +128,8 @@ def _field(name: str, value: Any, label: str, *, is_judged: bool) -> Iterator[Bl
     if tree is None:
         yield _said(speaker, label, value)
     else:
-        yield Block(
-            kind="bubble",
-            speaker=speaker,
-            label=label,
-            nodes=nodes_of_spans(tree.spans),
-        )
+        nodes = nodes_of_spans(tree.spans)
+        yield Block(kind="bubble", speaker=speaker, label=label, nodes=nodes)
 
 
 def _turns(name: str, value: object) -> Sequence[Turn] | None:
@@ -169,14 +160,11 @@ def _conversation(turns: Sequence[Turn], *, is_judged: bool) -> Iterator[Block]:
     for place, turn in enumerate(turns):
         content = turn.content if turn.content not in _EMPTY else turn.rest
         if content not in _EMPTY and not is_result(turn):
-            yield _turn("reply" if place == judged else _speaker(turn), turn, content)
+            speaker = "reply" if place == judged else _speaker(turn)
+            # Who is neither customer nor company has the name of their role.
+            label = turn.role if speaker == "system" else None
+            yield _said(speaker, label or "", content)
         yield from map(_tool, uses.get(place, ()))
-
-
-def _turn(speaker: Speaker, turn: Turn, content: object) -> Block:
-    """Return what a turn says; who is neither customer nor company has the name of their role."""
-    label = turn.role or "" if speaker == "system" else ""
-    return _said(speaker, label, content)
 
 
 def _speaker(turn: Turn) -> Speaker:
@@ -197,6 +185,10 @@ def _said(speaker: Speaker, label: str, value: object) -> Block:
 
 
 def _tool(use: ToolUse) -> Block:
-    nodes = nodes_of_json(use.details) if use.details else ()
-    line = visible(use.line)
-    return Block(kind="tool", label=use.name, html=line, nodes=nodes, failed=use.failed)
+    return Block(
+        kind="tool",
+        label=use.name,
+        html=visible(use.line),
+        nodes=nodes_of_json(use.details),
+        failed=use.failed,
+    )

@@ -14,6 +14,9 @@ from memalign_server.pages.texts import prose, visible
 
 __all__ = ["Node", "json_inside", "json_text", "nodes_of_json", "nodes_of_spans"]
 
+_Below = dict[str | None, list[Span]]
+"""Spans by the id of the span that they are parts of."""
+
 _MOST_NODES: Final = 2_000
 _DEEPEST: Final = 40
 """Parts within parts: a page nests no deeper."""
@@ -63,17 +66,18 @@ def nodes_of_json(value: object) -> tuple[Node, ...]:
 
 def nodes_of_spans(spans: Sequence[Span]) -> tuple[Node, ...]:
     """Return a trace's spans, each with its inputs and outputs and with the spans below it."""
-    below: dict[str | None, list[Span]] = {}
+    below: _Below = {}
     for span in spans:
         below.setdefault(span.parent, []).append(span)
-    return tuple(_Builder().spans(below, None))
+    return tuple(_Builder(below).spans())
 
 
 class _Builder:
     """Builds the nodes of one block, until there is no room for more."""
 
-    def __init__(self) -> None:
+    def __init__(self, below: _Below | None = None) -> None:
         self.room = _MOST_NODES
+        self.below = below or {}
 
     def _is_full(self) -> bool:
         self.room -= 1
@@ -81,11 +85,14 @@ class _Builder:
 
     def parts(self, value: object, depth: int = 0) -> Iterator[Node]:
         """Yield the parts of a JSON value."""
-        if not isinstance(value, dict | list):
+        entries: Iterable[tuple[object, object]]
+        if isinstance(value, dict):
+            entries = value.items()
+        elif isinstance(value, list):
+            entries = enumerate(value, 1)
+        else:
             yield Node(name="", text=visible(json_text(value)))
             return
-        entries: Iterable[tuple[object, object]]
-        entries = value.items() if isinstance(value, dict) else enumerate(value, 1)
         for key, part in entries:
             if self._is_full():
                 yield _MORE
@@ -103,16 +110,14 @@ class _Builder:
             inner = tuple(self.parts(part, depth + 1))
         return Node(name=name, parts=inner, note=str(len(part)))
 
-    def spans(
-        self, below: dict[str | None, list[Span]], parent: str | None, depth: int = 0
-    ) -> Iterator[Node]:
+    def spans(self, parent: str | None = None, depth: int = 0) -> Iterator[Node]:
         """Yield the spans below a parent, with all that is below them."""
-        for span in below.get(parent, ()):
+        for span in self.below.get(parent, ()):
             if self._is_full() or depth >= _DEEPEST:
                 yield _MORE
                 return
             own = self.parts(_content(span))
-            inner = self.spans(below, span.id, depth + 1)
+            inner = self.spans(span.id, depth + 1)
             yield Node(
                 name=visible(span.name),
                 parts=(*own, *inner),
@@ -123,17 +128,13 @@ class _Builder:
 
 def _content(span: Span) -> dict[str, Any]:
     """Return what a span was given and gave, and its attributes, where there are any."""
-    content: dict[str, Any] = {}
-    if span.inputs is not None:
-        content["inputs"] = span.inputs
-    if span.outputs is not None:
-        content["outputs"] = span.outputs
+    content: dict[str, Any] = {"inputs": span.inputs, "outputs": span.outputs}
     if span.attributes:
         content["attributes"] = span.attributes
-    return content
+    return {name: part for name, part in content.items() if part is not None}
 
 
 def _note(span: Span) -> str:
     timed = "" if span.seconds is None else f"{span.seconds:.2f} s"
-    parts = [part for part in (span.kind, timed, span.message) if part]
+    parts = filter(None, (span.kind, timed, span.message))
     return visible(" · ".join(parts))

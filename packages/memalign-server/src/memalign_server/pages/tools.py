@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -48,41 +48,37 @@ def is_result(turn: Turn) -> bool:
     return (turn.role or "").lower() in _ROLES
 
 
-def tool_uses(turns: Sequence[Turn]) -> dict[int, list[ToolUse]]:
+def tool_uses(turns: Sequence[Turn]) -> Mapping[int, Sequence[ToolUse]]:
     """Return each turn's uses of tools, by its place: those that it calls, or a result of no call.
 
     A result belongs to the call that it names. One that names none belongs to the first call that
     waits for a result.
     """
     waiting = _results(turns)
-    uses: dict[int, list[ToolUse]] = {}
-    shown: set[int] = set()
+    uses = defaultdict[int, list[ToolUse]](list)
     for place, turn in enumerate(turns):
         for call in _calls(turn):
             name = json_text(call.get("id"))
-            results = waiting.get(name) or waiting[_NO_CALL]
-            result = None
-            if results:
-                answered = results.popleft()
-                shown.add(answered)
-                result = turns[answered]
-            uses.setdefault(place, []).append(_use(call, result))
-    for place, turn in enumerate(turns):
-        if is_result(turn) and place not in shown:
-            uses[place] = [_use({"name": turn.rest.get("name")}, turn)]
+            results = waiting[name] or waiting[_NO_CALL]
+            result = turns[results.popleft()] if results else None
+            uses[place].append(_use(call, result))
+    for results in waiting.values():
+        for place in results:
+            result = turns[place]
+            uses[place].append(_use({"name": result.rest.get("name")}, result))
     return uses
 
 
-def _results(turns: Sequence[Turn]) -> dict[str, deque[int]]:
+def _results(turns: Sequence[Turn]) -> defaultdict[str, deque[int]]:
     """Return the places of results by the call that they name, or by `_NO_CALL`."""
-    waiting: dict[str, deque[int]] = {_NO_CALL: deque()}
+    waiting = defaultdict[str, deque[int]](deque)
     for place, turn in enumerate(turns):
         if not is_result(turn):
             continue
         name = _NO_CALL
         if "tool_call_id" in turn.rest:
             name = json_text(turn.rest["tool_call_id"])
-        waiting.setdefault(name, deque()).append(place)
+        waiting[name].append(place)
     return waiting
 
 
@@ -95,23 +91,23 @@ def _calls(turn: Turn) -> Iterator[Mapping[str, Any]]:
 
 
 def _use(call: Mapping[str, Any], result: Turn | None) -> ToolUse:
-    given = None if result is None else result.content
+    given: Any = None
+    says_error = False
+    if result is not None:
+        given = result.content
+        says_error = result.rest.get("is_error") is True
     if isinstance(given, str):
         given = json_inside(given) or given
     line = " ".join(_words_of(given).split())
     is_cut = len(line) > _LINE
-    details: dict[str, Any] = {}
-    arguments = call.get("arguments")
-    if arguments not in _EMPTY:
-        details["arguments"] = arguments
-    if (is_cut or isinstance(given, dict)) and given not in _EMPTY:
+    details = {"arguments": call.get("arguments")}
+    if is_cut or isinstance(given, dict):
         details["result"] = given
-    says_error = result is not None and result.rest.get("is_error") is True
     name = str(call.get("name") or "")
     return ToolUse(
         name=name.replace("_", " "),
         line=f"{line[:_LINE]}…" if is_cut else line,
-        details=details,
+        details={key: part for key, part in details.items() if part not in _EMPTY},
         failed=says_error or _has_failed(given),
     )
 
@@ -125,9 +121,9 @@ def _words_of(given: Any) -> str:
         reason = given[failure.end() :] if failure else ""
         return reason or given
     if isinstance(given, dict):
-        said = [given[key] for key in _WORDS if given.get(key)]
-        if said and isinstance(said[0], str):
-            return said[0]
+        said = next(filter(None, map(given.get, _WORDS)), None)
+        if isinstance(said, str):
+            return said
     return json_text(given)
 
 
@@ -136,6 +132,9 @@ def _has_failed(given: Any) -> bool:
         return _FAILED.match(given) is not None
     if not isinstance(given, dict):
         return False
+    if given.get("error"):
+        return True
+    if False in (given.get("success"), given.get("ok")):
+        return True
     status = str(given.get("status", "")).lower()
-    refused = False in (given.get("success"), given.get("ok"))
-    return bool(given.get("error")) or refused or status in ("error", "failed")
+    return status in ("error", "failed")

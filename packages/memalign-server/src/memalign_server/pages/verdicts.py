@@ -22,7 +22,9 @@ _WORDS: Final = r"([^\W\d][^\n,;.()?!]*?)(?=\s+(?:and|to)\s+\d|[\n,;.()?!]|$)"
 _MEANING: Final = (
     rf"(?<![\w.]){{}}(?:\s*(?:=|:|-|\u2013|is|means)\s*{_WORDS}|\s*\({_WORDS}\))"
 )
-_MOST: Final = 10
+_NUMBERS: Final = "1234567890"
+"""The keys of buttons whose labels do not begin with different letters."""
+_MOST: Final = len(_NUMBERS)
 """Labels for which there are buttons."""
 _ORDER: Final = 3
 """Words of an order: fewer say nothing, such as "Rate"."""
@@ -52,12 +54,13 @@ def choices_of(kind: ValueType, language: Language) -> list[Choice]:
         return []
     texts = [verdict_text(kind, label, language) for label in kind.labels]
     keys = [text[:1].upper() for text in texts]
-    is_clear = len(set(keys)) == len(keys) and all(map(str.isalnum, keys))
-    if not is_clear:
-        keys = [str(number % 10) for number in range(1, len(texts) + 1)]
+    has_twins = len(set(keys)) < len(keys)
+    if has_twins or not all(map(str.isalnum, keys)):
+        keys = list(_NUMBERS)
     choices = []
-    for label, text, key in zip(kind.labels, texts, keys, strict=True):
-        choices.append(Choice(value=label, sent=value_text(label), text=text, key=key))
+    for label, text, key in zip(kind.labels, texts, keys, strict=False):
+        sent = value_text(label)
+        choices.append(Choice(value=label, sent=sent, text=text, key=key))
     return choices
 
 
@@ -68,8 +71,8 @@ def verdict_text(kind: ValueType, value: Value | None, language: Language) -> st
     """
     if kind.kind == "str" and isinstance(value, str):
         return value.rstrip().removesuffix(".")
-    ties = _TIES & {str(label).lower() for label in kind.labels}
-    if value is None or kind.kind != "choice" or not ties:
+    ties = _TIES.intersection(choice.lower() for choice in kind.choices)
+    if value is None or not ties:
         return language.verdict(value)
     if str(value).lower() in ties:
         return language.say("Equal")
@@ -91,7 +94,8 @@ def question_of(judge: Judge) -> str:
     for line in lines:
         if line and _IN_PLACE not in line:
             return line
-    before = text.partition(_IN_PLACE)[0].strip().rstrip(" :,-\u2013").strip()
+    before, _, _ = text.partition(_IN_PLACE)
+    before = before.strip().rstrip(" :,-\u2013").strip()
     for order in (*sentences, before):
         if len(order.split()) >= _ORDER:
             return order
@@ -111,14 +115,14 @@ def scale_ends(judge: Judge) -> tuple[str, str] | None:
 
     They are read from the instructions: `1 = cold, 5 = warm`.
     """
-    labels = judge.value_type.labels if judge.value_type.kind == "int" else ()
-    if len(labels) < 2:
+    kind = judge.value_type
+    if kind.kind != "int" or len(kind.labels) < 2:
         return None
-    low = _meaning(str(labels[0]), judge.instructions)
-    high = _meaning(str(labels[-1]), judge.instructions)
+    low = _meaning(kind.labels[0], judge.instructions)
+    high = _meaning(kind.labels[-1], judge.instructions)
     return (low, high) if low and high else None
 
 
-def _meaning(label: str, instructions: str) -> str:
+def _meaning(label: Value, instructions: str) -> str:
     found = re.search(_MEANING.format(label), instructions, re.IGNORECASE)
     return (found[1] or found[2]).strip() if found else ""

@@ -11,7 +11,7 @@ from memalign.align import AlignResult
 from memalign.errors import MemalignError
 from memalign.keys import same_person
 from memalign.memory import Memory
-from memalign.types import Example, FeedbackKey, Judgment
+from memalign.types import Example, Feedback, FeedbackKey, Judgment
 from memalign_server.erase.service import erase
 from memalign_server.learned.service import rephrased
 from memalign_server.learned.teaching import (
@@ -44,10 +44,12 @@ async def align(work: Work) -> dict[str, Any]:
 
     The new version judges again, as after a teaching.
     """
-    rows = tuple(work.arguments.get("feedback") or ())
-    skip = bool(work.arguments.get("skip_invalid"))
+    given = work.arguments
     result = await work.registry.aalign(
-        work.judge, rows, skip_invalid=skip, **work.options()
+        work.judge,
+        given.get("feedback") or (),
+        skip_invalid=bool(given.get("skip_invalid")),
+        **work.options(),
     )
     return await _judged_again(work, result)
 
@@ -70,24 +72,29 @@ async def unalign(work: Work) -> dict[str, Any]:
     choice, and what `holder` said holds instead.
     """
     given = work.arguments
-    by = given.get("by")
+    keys = given.get("keys") or ()
     before, _ = await work.latest()
     result = await work.registry.aunalign(
         work.judge,
-        *(given.get("keys") or ()),
+        *keys,
         source=given.get("source"),
-        keep=tuple(given.get("keep") or ()),
+        keep=given.get("keep") or (),
         **work.options(),
     )
     memory = before.memory
-    others = _of_others(result.removed, by)
-    own = set(result.removed).difference(others)
-    others = list(filter(memory.annotation, others))
+    by = given.get("by") or ""
+    own = list[FeedbackKey]()
+    others = list[FeedbackKey]()
+    for key in result.removed:
+        if not by or same_person(key.source, by):
+            own.append(key)
+        elif memory.annotation(key):
+            others.append(key)
     words = bool(given.get("words"))
     holder = given.get("holder") or ""
     with work.store.write() as connection:
         withdraw(connection, work.judge, memory, own, words_only=words)
-        overrule(connection, work.judge, memory, others, by=by or "", holder=holder)
+        overrule(connection, work.judge, memory, others, by=by, holder=holder)
         forget_judgments(
             connection,
             work.judge,
@@ -96,14 +103,8 @@ async def unalign(work: Work) -> dict[str, Any]:
             versions=versions_in_view(connection, work.judge),
         )
     judged = await _judged_again(work, result, work.unjudged())
-    return {**judged, "overruled": len(others)}
-
-
-def _of_others(keys: Iterable[FeedbackKey], by: str | None) -> list[FeedbackKey]:
-    """Return the keys of people other than the one who asks; none if nobody does."""
-    if by is None:
-        return []
-    return [key for key in keys if not same_person(key.source, by)]
+    judged["overruled"] = len(others)
+    return judged
 
 
 async def teach(work: Work) -> dict[str, Any]:
@@ -123,7 +124,8 @@ async def teach(work: Work) -> dict[str, Any]:
         wrong = overruled(connection, work.judge, judge.memory)
     if not (lessons or wrong or judge.memory.pending):
         # A server that was killed once the judge had learned has left older verdicts.
-        return {"lessons": 0, "failed": await work.judge_again(judge, version)}
+        failed = await work.judge_again(judge, version)
+        return {"lessons": 0, "failed": failed}
     if wrong:
         await work.registry.aunalign(work.judge, *wrong, **work.options())
         mark_untaught(work.store, work.judge, wrong)
@@ -132,7 +134,8 @@ async def teach(work: Work) -> dict[str, Any]:
     mark_taught(work.store, work.judge, taught)
     _check_answered(result, taught, judge.memory)
     judged = await _judged_again(work, result)
-    return {**judged, "lessons": len(lessons)}
+    judged["lessons"] = len(lessons)
+    return judged
 
 
 async def _learn(work: Work, lessons: Sequence[Lesson]) -> AlignResult:
@@ -142,13 +145,16 @@ async def _learn(work: Work, lessons: Sequence[Lesson]) -> AlignResult:
         MemalignError: A locked case came out wrong. Nothing was committed: the answers stay
             untaught, and are taught again.
     """
-    verdicts: dict[str, Judgment] = {}
+    feedback = list[Feedback]()
+    verdicts = dict[str, Judgment]()
     for lesson in lessons:
+        said = lesson.feedback
+        feedback.append(said)
         if lesson.verdict is not None:
-            verdicts[lesson.feedback.id] = lesson.verdict
+            verdicts[said.id] = lesson.verdict
     result = await work.registry.aalign(
         work.judge,
-        [lesson.feedback for lesson in lessons],
+        feedback,
         skip_invalid=True,
         own_verdicts=verdicts,
         **work.options(),
@@ -180,7 +186,8 @@ async def refresh(work: Work) -> dict[str, Any]:
 
     This is for a judge that a person has changed by hand.
     """
-    return {"failed": await work.judge_again(*await work.latest())}
+    judge, version = await work.latest()
+    return {"failed": await work.judge_again(judge, version)}
 
 
 # -- a trial ---------------------------------------------------------------------------------------
@@ -198,8 +205,8 @@ async def trial(work: Work) -> dict[str, Any]:
     wording = {"guideline": guideline, "text": work.arguments["text"]}
     judge, version = await work.latest()
     reworded = rephrased(judge, **wording, by=person)
-    memory = judge.memory
-    behind = {key.id for key in memory.sources_of(memory.guideline(guideline))}
+    rule = judge.memory.guideline(guideline)
+    behind = {key.id for key in judge.memory.sources_of(rule)}
     with work.store.read() as connection:
         answered = cases_for_trial(connection, work.judge, person, behind)
     outcomes = list[dict[str, Any]]()
@@ -207,10 +214,11 @@ async def trial(work: Work) -> dict[str, Any]:
     for start in range(0, len(answered), _TRIED_AT_ONCE):
         part = answered[start : start + _TRIED_AT_ONCE]
         cases = [pair.case for pair in part]
+        examples = [case.example for case in cases]
         stale = [case.example for case in cases if case.version != version]
         before, after = await asyncio.gather(
             judge_hidden(judge, stale),
-            judge_hidden(reworded, [case.example for case in cases]),
+            judge_hidden(reworded, examples),
         )
         if all(judgment.error for judgment in after):
             return {**wording, "cases": [], "problem": after[0].error}
@@ -230,18 +238,16 @@ def _outcomes(
     verdicts = {judgment.id: judgment for judgment in before}
     outcomes = list[dict[str, Any]]()
     for pair, now in zip(answered, after, strict=True):
-        case = pair.case
+        case_id = pair.case.case_id
         own = pair.answer.value
-        was = verdicts.get(case.case_id, case.judgment)
-        if was is None or was.value is None or now.value is None or own is None:
+        was = verdicts.get(case_id, pair.case.judgment)
+        if own is None or was is None:
             continue
-        outcomes.append(
-            {
-                "id": case.case_id,
-                "was": agree(was.value, own),
-                "now": agree(now.value, own),
-            }
-        )
+        if was.value is None or now.value is None:
+            continue
+        was_right = agree(was.value, own)
+        is_right = agree(now.value, own)
+        outcomes.append({"id": case_id, "was": was_right, "now": is_right})
     return outcomes
 
 
@@ -253,7 +259,8 @@ async def queue(work: Work) -> dict[str, Any]:
 
     What comes next is judged, too. The result repeats the counts of an `arrival`.
     """
-    judged = await _judge_queue(work, *await work.latest())
+    judge, version = await work.latest()
+    judged = await _judge_queue(work, judge, version)
     return judged | (work.arguments.get("arrival") or {})
 
 
@@ -266,14 +273,15 @@ async def pull(work: Work) -> dict[str, Any]:
     # Here, because it takes seconds, and not everybody has MLflow.
     from memalign.integrations.mlflow import cases_of_experiment
 
-    experiment = work.arguments["experiment"]
+    given = work.arguments
+    experiment = given["experiment"]
     judge, version = await work.latest()
     pulled = await asyncio.to_thread(
         cases_of_experiment,
         experiment,
         judge.fields,
-        tracking_uri=work.arguments["uri"],
-        most=work.arguments["most"],
+        tracking_uri=given["uri"],
+        most=given["most"],
         progress=work.progress,
     )
     with work.store.write() as connection:
@@ -285,21 +293,21 @@ async def pull(work: Work) -> dict[str, Any]:
             origin=experiment,
         )
     judged = await _judge_queue(work, judge, version)
-    rest = {"skipped": pulled.skipped, "more": pulled.more}
-    return judged | arrival.counts | rest
+    read = {"skipped": pulled.skipped, "more": pulled.more}
+    return judged | arrival.counts | read
 
 
 async def _judge_queue(work: Work, judge: Judge, version: int) -> dict[str, Any]:
     """Judge every case of the queue that is not judged, and what comes next where that is old."""
     with work.store.read() as connection:
         ahead = cases_ahead(connection, work.judge, n=AHEAD)
-    old: dict[str, Example] = {}
+    old = dict[str, Example]()
     for case in ahead:
         if case.is_behind(version):
             old[case.case_id] = case.example
     cases = [*work.unjudged(), *old.values()]
-    # The first one waits in somebody's foot.
-    cases.sort(key=lambda case: case.id != work.arguments.get("first"))
+    first = work.arguments.get("first")
+    cases.sort(key=lambda case: case.id != first)  # it waits in somebody's foot
     judgments = await work.judge_cases(judge, version, cases)
     judged = 0
     problems = list[str]()
@@ -311,7 +319,7 @@ async def _judge_queue(work: Work, judge: Judge, version: int) -> dict[str, Any]
     return {
         "judged": judged,
         "failed": len(problems),
-        "problem": next(iter(problems), None),
+        "problem": problems[0] if problems else None,
     }
 
 
