@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from operator import eq
 from typing import Any
 
 import msgspec
 
 from memalign.judge import Judge
-from memalign.memory import Annotation, LedgerEntry, Memory
+from memalign.memory import Memory
 from memalign.registry.judge_rows import settings_of
 from memalign.registry.kinds import LESSONS, Kind
+from memalign.types import FeedbackKey
 
 __all__ = ["BY_HAND", "Change", "MemoryDiff", "compare"]
 
 BY_HAND = ("authority", "locks")
 """The fields of a memory that a person sets; the rest follows from what was learned."""
+
+_Stated = tuple[Any, Any]
+"""A value and its state."""
+_ABSENT = (None, None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,81 +82,79 @@ def compare(
     old, new = versions
     lessons = {}
     for kind in LESSONS.values():
-        changes = _lesson_changes(kind, before.memory, after.memory)
+        was = _lessons(kind, before.memory)
+        now = _lessons(kind, after.memory)
+        changes = _changes(was, now)
+        changes.sort(key=lambda change: kind.order(change.after or change.before))
         lessons[kind.field] = tuple(changes)
+    said = _keys(before.memory, after.memory)
+    feedback = _changes(
+        _feedback(before.memory, said), _feedback(after.memory, said), _same_feedback
+    )
     return MemoryDiff(
         judge=after.name,
         before=old,
         after=new,
-        settings=tuple(_setting_changes(before, after)),
-        feedback=tuple(_feedback_changes(before.memory, after.memory)),
+        settings=tuple(_changes(_settings(before), _settings(after))),
+        feedback=tuple(feedback),
         **lessons,
     )
 
 
-def _setting_changes(before: Judge, after: Judge) -> Iterator[Change]:
-    new = _settings(after)
-    for name, value in _settings(before).items():
-        if value != new[name]:
-            yield Change(name=name, before=value, after=new[name])
+def _changes(
+    old: Mapping[Any, _Stated],
+    new: Mapping[Any, _Stated],
+    same: Callable[[_Stated, _Stated], bool] = eq,
+) -> list[Change]:
+    """Return what is not the same, by name."""
+    changes = []
+    for name in {**old, **new}:
+        was = old.get(name, _ABSENT)
+        now = new.get(name, _ABSENT)
+        if same(was, now):
+            continue
+        change = Change(
+            name=str(name),
+            before=was[0],
+            after=now[0],
+            state_before=was[1],
+            state_after=now[1],
+        )
+        changes.append(change)
+    return changes
 
 
-def _settings(judge: Judge) -> dict[str, Any]:
+def _settings(judge: Judge) -> dict[str, _Stated]:
     settings = settings_of(judge)
     for name in BY_HAND:
         settings[name] = list(getattr(judge.memory, name))
-    return settings
+    return {name: (value, None) for name, value in settings.items()}
 
 
-def _lesson_changes(kind: Kind, before: Memory, after: Memory) -> Iterator[Change]:
-    old = {kind.key(entry): entry for entry in getattr(before, kind.field)}
-    new = {kind.key(entry): entry for entry in getattr(after, kind.field)}
-    both = {**old, **new}
-    for name in sorted(both, key=lambda name: kind.order(both[name])):
-        was = old.get(name)
-        now = new.get(name)
-        status_before = kind.status(before, was) if was else None
-        status_after = kind.status(after, now) if now else None
-        if (was, status_before) != (now, status_after):
-            yield Change(
-                name=name,
-                before=was,
-                after=now,
-                state_before=status_before,
-                state_after=status_after,
-            )
+def _lessons(kind: Kind, memory: Memory) -> dict[str, _Stated]:
+    entries = getattr(memory, kind.field)
+    return {kind.key(entry): (entry, kind.status(memory, entry)) for entry in entries}
 
 
-def _feedback_changes(before: Memory, after: Memory) -> Iterator[Change]:
-    old = {entry.key: entry for entry in before.ledger()}
-    new = {entry.key: entry for entry in after.ledger()}
+def _keys(*memories: Memory) -> list[FeedbackKey]:
     keys = set()
-    for memory in (before, after):
+    for memory in memories:
         for annotation in memory.annotations():
             keys.add(annotation.key)
-    for key in sorted(keys):
-        was = before.annotation(key)
-        now = after.annotation(key)
-        state_before = old.get(key)
-        state_after = new.get(key)
-        if _same_words(was, now) and _same_state(state_before, state_after):
-            continue
-        yield Change(
-            name=str(key),
-            before=was,
-            after=now,
-            state_before=state_before,
-            state_after=state_after,
-        )
+    return sorted(keys)
 
 
-def _same_words(was: Annotation | None, now: Annotation | None) -> bool:
-    if was is None or now is None:
+def _feedback(memory: Memory, keys: Iterable[FeedbackKey]) -> dict[Any, _Stated]:
+    entries = {entry.key: entry for entry in memory.ledger()}
+    return {key: (memory.annotation(key), entries.get(key)) for key in keys}
+
+
+def _same_feedback(was: _Stated, now: _Stated) -> bool:
+    """Return whether somebody said the same, and it ended in the same place."""
+    if None in (*was, *now):
         return False
-    return msgspec.structs.replace(was, outcome=now.outcome) == now
-
-
-def _same_state(was: LedgerEntry | None, now: LedgerEntry | None) -> bool:
-    if was is None or now is None:
+    said, entry = now
+    before, entry_before = was
+    if msgspec.structs.replace(before, outcome=said.outcome) != said:
         return False
-    return was.state == now.state and was.reason == now.reason
+    return (entry_before.state, entry_before.reason) == (entry.state, entry.reason)

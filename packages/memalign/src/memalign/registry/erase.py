@@ -44,7 +44,7 @@ from memalign.registry.receipt import Receipt, RedactedVersion, in_words
 from memalign.registry.residue import RUN, Residue, Said
 from memalign.registry.tables import rows
 from memalign.registry.tables import versions as versions_table
-from memalign.registry.versions import Head, Timeline
+from memalign.registry.versions import Head, Timeline, VersionInfo
 from memalign.types import FeedbackKey
 
 __all__ = [
@@ -126,9 +126,7 @@ class History:
         name: The judge's name.
         head: Its place in its history.
         timeline: Every row, with its versions.
-        notes: The notes of versions, by number.
-        sizes: How many cases, comments and guidelines history says that each version has, by
-            number.
+        infos: What history says of each version.
         passages: What other packages' tables hold of its cases.
         erased: What was erased from it before.
         codec: Decodes bodies, each once.
@@ -137,8 +135,7 @@ class History:
     name: str
     head: Head
     timeline: Timeline
-    notes: Mapping[int, str]
-    sizes: Mapping[int, Mapping[str, int]]
+    infos: tuple[VersionInfo, ...]
     passages: tuple[Passage, ...]
     erased: ErasedHashes
     codec: Codec
@@ -331,18 +328,11 @@ def _unknown(history: History, selections: Sequence[Selection]) -> UnknownKey:
 
 def _read(connection: Connection, name: str) -> History:
     head = versions.find(connection, name)
-    notes = {}
-    sizes = {}
-    for info in versions.history(connection, head.judge):
-        sizes[info.number] = versions.sizes_of(info)
-        if info.note:
-            notes[info.number] = info.note
     return History(
         name=name,
         head=head,
         timeline=versions.timeline(connection, head.judge, head.latest),
-        notes=notes,
-        sizes=sizes,
+        infos=versions.history(connection, head.judge),
         # Raises where tables of a package that is not installed could not be reached.
         passages=_passages(connection, name),
         erased=ErasedHashes(connection, head.judge),
@@ -576,15 +566,17 @@ def forget(
     sizes = {}
     gone: Timeline = {}
     part = _Part({}, {}, Counter())
-    for number, size in history.sizes.items():
+    for info in history.infos:
+        number = info.number
         contents = _at(reached, number)
         if part.contents != contents:  # most versions differ elsewhere
             part = _part_without(history.codec, contents, residue, copied)
         model = _at(models, number)
         if part.kept != contents:
-            _extend(gone, number, part.removed)
-            lost[number] = _lost(number, part.removed)
-            sizes[number] = part.sizes(size)
+            removed = part.removed
+            _extend(gone, number, removed)
+            lost[number] = _lost(number, removed)
+            sizes[number] = part.sizes(info)
             if not sizes[number]["cases"]:
                 model = {_EMBEDDING: b"null"}  # without a case there is no vector
         _extend(rest, number, part.kept)
@@ -612,9 +604,12 @@ class _Part(NamedTuple):
         gone = self.contents.keys() - self.kept.keys()
         return {row: self.contents[row] for row in gone}
 
-    def sizes(self, before: Mapping[str, int]) -> dict[str, int]:
+    def sizes(self, info: VersionInfo) -> dict[str, int]:
         """Return the sizes of a version afterwards."""
-        return {name: size + self.change[name] for name, size in before.items()}
+        sizes = versions.sizes_of(info)
+        for name in sizes:
+            sizes[name] += self.change[name]
+        return sizes
 
 
 def _part_without(
@@ -668,9 +663,13 @@ def _extend(timeline: Timeline, number: int, contents: Contents) -> None:
     for row, body in contents.items():
         spans = timeline.setdefault(row, [])
         since = number
-        if spans and spans[-1][1:] == (number, body):
-            since = spans.pop()[0]
-        spans.append((since, number + 1, body))
+        if spans:
+            begun, until, last = spans[-1]
+            if (until, last) == (number, body):
+                since = begun
+                spans.pop()
+        span = (since, number + 1, body)
+        spans.append(span)
 
 
 def _without(memory: Memory, residue: Residue, copied: Collection[RowKey]) -> Memory:
@@ -841,8 +840,9 @@ def _copies(forgotten: Forgotten, residue: Residue) -> frozenset[RowKey]:
 
 def _is_mentioned(connection: Connection, history: History, residue: Residue) -> bool:
     """Return whether a note of a version, or a text of another table, repeats what is to go."""
-    if any(map(residue.in_sentence, history.notes.values())):
-        return True
+    for info in history.infos:
+        if residue.in_sentence(info.note or ""):
+            return True
     own = (None, history.name)
     traces = in_other_tables(connection, residue, history.name)
     return any(trace.judge in own for trace in traces)
@@ -953,9 +953,9 @@ def _write_versions(connection: Connection, plan: Plan) -> None:
     changed: dict[int, dict[str, Any]] = {}
     for number, sizes in plan.forgotten.sizes.items():
         changed[number] = {"memory_hash": "", **sizes}
-    for number, note in plan.history.notes.items():
-        if plan.residue.in_sentence(note):
-            changed.setdefault(number, {})["note"] = _ERASED
+    for info in plan.history.infos:
+        if plan.residue.in_sentence(info.note or ""):
+            changed.setdefault(info.number, {})["note"] = _ERASED
     for number, values in changed.items():
         change = update(versions_table).where(
             versions_table.c.judge == head.judge,

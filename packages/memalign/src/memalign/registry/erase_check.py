@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -34,6 +34,8 @@ from memalign.registry.tables import (
 __all__ = ["Trace", "in_other_tables", "search_again"]
 
 _MANY = 1000  # rows at a time
+_SETTINGS = ("judge", "memory")
+"""Kinds of rows that are nobody's words."""
 
 
 class Trace(NamedTuple):
@@ -86,24 +88,29 @@ def search_again(
     searched = "all rows of every table"
     if database.files:
         searched += f", and {size:,} bytes of the file"
-    ours = [trace for trace in traces if trace.judge in (None, own)]
-    rows_left = dict.fromkeys(trace.row for trace in ours if trace.row)
-    # Of another judge only its name.
-    others = {trace.judge for trace in traces if trace.judge not in (None, own)}
+    places = Counter[str]()
+    rows_left: dict[str, None] = {}
+    others = set()
+    for trace in traces:
+        if trace.judge not in (None, own):
+            others.add(trace.judge)  # only its name
+            continue
+        places[trace.place] += 1
+        if trace.row:
+            rows_left[trace.row] = None
     return replace(
         receipt,
         searched=searched,
         looked_for=residue.looked_for,
-        left=(*_counted(ours), *in_files),
+        left=(*_counted(places), *in_files),
         stays=tuple(rows_left),
         elsewhere=tuple(sorted(others)),
         unreachable=(*database.unreachable, *unread),
     )
 
 
-def _counted(traces: Iterable[Trace]) -> Iterator[str]:
+def _counted(places: Mapping[str, int]) -> Iterator[str]:
     """Yield every place that holds something, and in how many rows."""
-    places = Counter(trace.place for trace in traces)
     for place, count in sorted(places.items()):
         noun = "row" if count == 1 else "rows"
         yield f"{place} ({count} {noun})"
@@ -122,9 +129,10 @@ def _held(texts: Iterable[Words], residue: Residue, own: str) -> Iterator[Trace]
 
     In another judge's a few words prove nothing: they are anybody's.
     """
+    ours = (None, own)
     for words in texts:
         kind = words.kind
-        if words.judge not in (None, own) and kind != "name":
+        if kind != "name" and words.judge not in ours:
             kind = "other"
         if residue.is_trace(words.text, kind):
             yield Trace(words.place, words.judge, words.row)
@@ -133,32 +141,34 @@ def _held(texts: Iterable[Words], residue: Residue, own: str) -> Iterator[Trace]
 def _in_registry(
     connection: Connection, residue: Residue, own: str, codec: Codec
 ) -> Iterator[Trace]:
-    query = select(judges.c.name, rows.c.kind, rows.c.key, rows.c.body).join(rows)
-    for judge, name, key, body in connection.execute(query):
+    columns = (judges.c.name, rows.c.kind, rows.c.key, rows.c.body)
+    for judge, name, key, body in connection.execute(select(*columns).join(rows)):
         held = Held(name, key, codec.decode(name, body))
-        came_from = False
         if judge == own:
             keys = held.kind.keys(held.value)
             came_from = residue.concerns(keys)
-        elif name == "case":
-            came_from = held.value.content_hash in residue.contents
+        else:
+            content = held.value.content_hash if name == "case" else None
+            came_from = content in residue.contents
         words = _words_of_row(judge, held)
         if came_from or any(_held(words, residue, own)):
             what = f"the {key}" if name == "judge" else name
             yield Trace(f"{rows.name}.body, {what}", judge, _row(held))
-    yield from _held(_other_words(connection), residue, own)
+    yield from _held(_notes(connection), residue, own)
+    yield from _held(_names_and_answers(connection), residue, own)
 
 
 def _words_of_row(judge: str, held: Held) -> Iterator[Words]:
-    for what, text in held.kind.words(held.value):
-        yield Words(place=held.name, judge=judge, text=text, kind=what)
-    if held.name not in ("judge", "memory"):
-        yield Words(place=held.name, judge=judge, text=held.key, kind="id")
+    texts = list(held.kind.words(held.value))
+    if held.name not in _SETTINGS:
+        texts.append(("id", held.key))
+    for kind, text in texts:
+        yield Words(place=held.name, judge=judge, text=text, kind=kind)
 
 
 def _row(held: Held) -> str:
     """Return what people call a row; nothing for a setting."""
-    if held.name in ("judge", "memory"):
+    if held.name in _SETTINGS:
         return ""
     noun = held.kind.noun or held.name
     if held.name == "pre_alignment":
@@ -166,11 +176,10 @@ def _row(held: Held) -> str:
     return f"{noun} {held.key}"
 
 
-def _other_words(connection: Connection) -> Iterator[Words]:
-    """Yield what the registry's other tables hold of people's words."""
-    notes = select(judges.c.name, versions.c.number, versions.c.note).join(judges)
-    notes = notes.where(versions.c.note.is_not(None))
-    for judge, number, note in connection.execute(notes):
+def _notes(connection: Connection) -> Iterator[Words]:
+    query = select(judges.c.name, versions.c.number, versions.c.note).join(judges)
+    noted = query.where(versions.c.note.is_not(None))
+    for judge, number, note in connection.execute(noted):
         yield Words(
             place=f"{versions.name}.note",
             judge=judge,
@@ -178,8 +187,12 @@ def _other_words(connection: Connection) -> Iterator[Words]:
             kind="sentence",
             row=f"version {number}",
         )
+
+
+def _names_and_answers(connection: Connection) -> Iterator[Words]:
+    place = f"{judges.name}.name"
     for name in connection.scalars(select(judges.c.name)):
-        yield Words(place=f"{judges.name}.name", judge=None, text=name, kind="other")
+        yield Words(place=place, judge=None, text=name, kind="other")
     place = f"{answers.name}.answer"
     kept = select(judges.c.name, answers.c.answer).join(answers)
     for judge, answer in connection.execute(kept):
@@ -216,10 +229,11 @@ def _in_table(connection: Connection, residue: Residue, name: str) -> Iterator[T
     found = connection.exec_driver_sql(query, execution_options={"yield_per": _MANY})
     for row in found.mappings():
         for column, value in row.items():
-            text = value
             if isinstance(value, bytes):
-                text = value.decode("utf-8", "replace")
-            if any(map(residue.in_passing, texts_in(text))):
+                texts = [value.decode("utf-8", "replace")]
+            else:
+                texts = list(texts_in(value))
+            if any(map(residue.in_passing, texts)):
                 yield Trace(f"{name}.{column}", None)
 
 

@@ -6,6 +6,7 @@ version is read only as far as this reaches. One case too many costs time and ch
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
@@ -15,6 +16,8 @@ from memalign.registry.residue import Residue
 from memalign.types import FeedbackKey
 
 __all__ = ["Reach", "reach_of", "says"]
+
+_LOCKS = ("memory", "locks")
 
 
 class Reach(NamedTuple):
@@ -46,41 +49,41 @@ def reach_of(
         residue: What is forgotten.
         copied: Rows that go because they repeat it.
     """
-    values = list(values)
-    groups = _same_content(values)
+    held = list(values)
+    groups = _same_content(held)
     named = _with_twins(groups, residue.touched)
     cases = set(named)
-    for one in values:
+    for one in held:
         seen = {key.id for key in one.kind.keys(one.value)}
         if one.name == "pre_alignment":
             seen.add(one.key)
+        near = one[:2] in copied or says(one, residue)
         # With a word on a case its label may change, and with the label what others had said of
         # it is disputed.
-        near = one[:2] in copied or not seen.isdisjoint(named)
-        if near or says(one, residue):
+        if near or not seen.isdisjoint(named):
             cases.update(seen)
-        if one[:2] == ("memory", "locks"):
+        if one[:2] == _LOCKS:
             cases.update(one.value)
     return Reach(frozenset(_with_twins(groups, cases)))
 
 
 def says(one: Held, residue: Residue) -> bool:
     """Return whether a value repeats what goes or names who goes, outside of people's own words."""
-    if any(map(residue.is_name, one.kind.names(one.value))):
+    kind = one.kind
+    value = one.value
+    if any(map(residue.is_name, kind.names(value))):
         return True
-    if residue.in_sentence(one.kind.reason(one.value)):
+    if residue.in_sentence(kind.reason(value)):
         return True
-    return any(map(residue.certain, one.kind.quotes(one.value)))
+    return any(map(residue.certain, kind.quotes(value)))
 
 
 def _same_content(values: Iterable[Held]) -> list[set[str]]:
     """Return the ids of cases that ever shared their content with another one, in groups."""
-    groups: dict[str, set[str]] = {}
+    groups = defaultdict[str, set[str]](set)
     for name, key, value in values:
         if name == "case":
-            content = value.content_hash
-            group = groups.setdefault(content, set())
-            group.add(key)
+            groups[value.content_hash].add(key)
     return [group for group in groups.values() if len(group) > 1]
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from collections import defaultdict
 from collections.abc import Iterable
 from datetime import UTC, date, datetime
 from typing import Literal, NamedTuple
@@ -50,7 +51,8 @@ class _Fact(NamedTuple):
 
     def digest(self, secret: str) -> str:
         key = bytes.fromhex(secret)
-        data = f"{self.kind}\0{self.text}".encode("utf-8", "surrogatepass")
+        fact = f"{self.kind}\0{self.text}"
+        data = fact.encode("utf-8", "surrogatepass")
         return hmac.new(key, data, hashlib.sha256).hexdigest()
 
 
@@ -87,9 +89,9 @@ class ErasedHashes:
         contents = []
         case = memory.case(row.id)
         if row.content:
-            contents.append(row.content_hash)
+            contents = [row.content_hash]
         elif case is not None:
-            contents.append(case.example.content_hash)
+            contents = [case.example.content_hash]
         return self._refusal(row.key, contents)
 
     def refusals(
@@ -101,24 +103,26 @@ class ErasedHashes:
             values: What a judge holds.
             known: What it held before, which may stay.
         """
-        reasons: dict[FeedbackKey, str] = {}
         held = list(values)
         before = list(known)
-        contents: dict[str, set[str]] = {}
+        contents = defaultdict[str, set[str]](set)
         for one in held:
             if one.name == "case":
-                contents.setdefault(one.key, set()).add(one.value.content_hash)
+                contents[one.key].add(one.value.content_hash)
+        reasons: dict[FeedbackKey, str] = {}
         for key in sorted(_keys(held) - _keys(before)):
-            reason = self._refusal(key, contents.get(key.id, ()))
+            reason = self._refusal(key, contents[key.id])
             if reason is not None:
                 reasons[key] = reason
         old = wordings_of(before)
         for one in held:
             for wording in wordings_of([one]) - old:
                 day = self._day(_Fact.of_wording(*wording))
-                if day is not None:
-                    key = FeedbackKey(one.key, one.kind.author(one.value) or "")
-                    reasons[key] = f"this wording was erased on {day}; {_ALLOW}"
+                if day is None:
+                    continue
+                author = one.kind.author(one.value) or ""
+                key = FeedbackKey(one.key, author)
+                reasons[key] = f"this wording was erased on {day}; {_ALLOW}"
         return reasons
 
     def _refusal(self, key: FeedbackKey, contents: Iterable[str]) -> str | None:
@@ -137,20 +141,15 @@ class ErasedHashes:
 
     def readmit(self, connection: Connection, judge: int, memory: Memory) -> None:
         """Forget the hashes of what is in `memory` again: somebody asked for it to come back."""
-        facts = set()
-        for name, _, value in values_of(memory):
+        held = list(values_of(memory))
+        facts = {_Fact.of_wording(*wording) for wording in wordings_of(held)}
+        for name, _, value in held:
             if name == "case":
-                facts |= {
-                    _Fact("case", value.content_hash),
-                    _Fact("id", value.id),
-                }
+                facts.add(_Fact("case", value.content_hash))
+                facts.add(_Fact("id", value.id))
             elif name == "annotation":
-                facts |= {
-                    _Fact.of_key(value.key),
-                    _Fact.of_person(value.source),
-                }
-        wordings = wordings_of(values_of(memory))
-        facts.update(_Fact.of_wording(*wording) for wording in wordings)
+                facts.add(_Fact.of_key(value.key))
+                facts.add(_Fact.of_person(value.source))
         known = {digest for _, digest in self._days}
         back: set[str] = set()
         for secret in self._secrets:
@@ -185,10 +184,14 @@ class ErasedHashes:
         """
         found = []
         for (kind, digest), day in sorted(self._days.items()):
-            if kind == "key":
-                key = FeedbackKey(f"erased:{digest[:16]}", "")
-                reason = f"erased on {day}"
-                found.append(LedgerEntry(key=key, state="erased", reason=reason))
+            if kind != "key":
+                continue
+            entry = LedgerEntry(
+                key=FeedbackKey(f"erased:{digest[:16]}", ""),
+                state="erased",
+                reason=f"erased on {day}",
+            )
+            found.append(entry)
         return tuple(found)
 
     def _day(self, fact: _Fact) -> date | None:
@@ -224,12 +227,10 @@ def remember(
     secret = connection.execute(query).scalar_one()
     query = select(erasures.c.digest).where(erasures.c.judge == judge)
     known = set(connection.scalars(query))
-    facts = [
-        *map(_Fact.of_key, keys),
-        *[_Fact("case", content) for content in contents],
-        *[_Fact("id", case) for case in cases],
-    ]
+    facts = list(map(_Fact.of_key, keys))
     facts += map(_Fact.of_person, people)
+    facts += [_Fact("case", content) for content in contents]
+    facts += [_Fact("id", case) for case in cases]
     facts += [_Fact.of_wording(*wording) for wording in wordings]
     at = datetime.now(UTC).isoformat()
     new = {}
@@ -263,6 +264,7 @@ def _keys(values: Iterable[Held]) -> set[FeedbackKey]:
         keys.update(one.kind.keys(one.value))
         if one.name == "case":
             cases.add(one.key)
-    for case in cases.difference(key.id for key in keys):
+    spoken_of = {key.id for key in keys}
+    for case in cases - spoken_of:
         keys.add(FeedbackKey(case, ""))
     return keys

@@ -7,8 +7,10 @@ order. A vector is raw bytes.
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -26,6 +28,7 @@ Contents = dict[RowKey, bytes]
 
 _MODELS = ("model", "embedding_model")
 _STATE = ("next_guideline", "authority", "locks", "embedding_model")
+_source = attrgetter("source")
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 DAMAGE = (
     ValueError,
@@ -145,11 +148,10 @@ def judge_of(name: str, contents: Contents, *, models: Mapping[str, Any]) -> Jud
 
     `models` gives objects for the names of models that only the caller has.
     """
-    settings = {
-        field: decoded(kind, body)
-        for (kind, field), body in contents.items()
-        if kind == "judge"
-    }
+    settings = {}
+    for (kind, field), body in contents.items():
+        if kind == "judge":
+            settings[field] = decoded(kind, body)
     with named_damage(f"the judge {name!r}"):
         return judge_from(name, settings, memory_of(contents), models=models)
 
@@ -182,29 +184,30 @@ def memory_of(
     for (kind, key), body in contents.items():
         if kind != "judge":
             values[kind][key] = decode(kind, body)
-    annotations: dict[str, list[Annotation]] = {}
-    for annotation in sorted(
-        values["annotation"].values(), key=lambda said: said.source
-    ):
-        annotations.setdefault(annotation.id, []).append(annotation)
+    annotations = defaultdict[str, list[Annotation]](list)
+    for annotation in sorted(values["annotation"].values(), key=_source):
+        annotations[annotation.id].append(annotation)
     cases = []
     for name, example in sorted(values["case"].items()):
         case = Case(
             example=example,
-            annotations=tuple(annotations.get(name, ())),
+            annotations=tuple(annotations[name]),
             pre_alignment=values["pre_alignment"].get(name),
             vector=values["vector"].get(name),
         )
         cases.append(case)
-    fields = values["memory"]
-    for name, state in fields.items():
+    fields: dict[str, Any] = {"cases": tuple(cases)}
+    for name, state in values["memory"].items():
         if isinstance(state, list):
             fields[name] = tuple(state)
+        else:
+            fields[name] = state
     for name, described in KINDS.items():
-        if described.collection is not None:
-            entries = sorted(values[name].values(), key=described.order)
-            fields[described.collection] = tuple(entries)
-    return Memory(cases=tuple(cases), **fields)
+        if described.collection is None:
+            continue
+        entries = sorted(values[name].values(), key=described.order)
+        fields[described.collection] = tuple(entries)
+    return Memory(**fields)
 
 
 def settings_of(judge: Judge) -> dict[str, Any]:

@@ -29,13 +29,13 @@ class PaidAnswers:
     def __init__(self, database: Database, name: str) -> None:
         self._database = database
         self._name = name
-        self._answers = {}
+        self._answers: dict[str, bytes] = {}
         self._own: set[str] = set()
         self._taken: set[str] = set()
         with database.read() as connection:
             self._head = versions.find(connection, name)
-            query = select(answers.c.key, answers.c.answer)
-            query = query.where(answers.c.judge == self._head.judge)
+            own = answers.c.judge == self._head.judge
+            query = select(answers.c.key, answers.c.answer).where(own)
             for key, answer in connection.execute(query):
                 self._answers[key] = answer
 
@@ -86,9 +86,8 @@ class PaidAnswers:
             head = versions.find(connection, self._name)
         except JudgeNotFound:
             return False
-        if head.judge != self._head.judge:
-            return False
-        return head.forgettings == self._head.forgettings
+        same = head._replace(latest=self._head.latest)
+        return same == self._head
 
     def committed(self) -> None:
         """Remove what a version holds now: the answers that this run paid for or took up."""
@@ -98,10 +97,9 @@ class PaidAnswers:
                 self._remove(connection, keys)
 
     def _remove(self, connection: Connection, keys: Iterable[str]) -> None:
-        same = (
+        same = delete(answers).where(
             answers.c.judge == self._head.judge,
             answers.c.key == bindparam("of_key"),
         )
-        connection.execute(
-            delete(answers).where(*same), [{"of_key": key} for key in keys]
-        )
+        named = [{"of_key": key} for key in keys]
+        connection.execute(same, named)

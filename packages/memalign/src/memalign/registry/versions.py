@@ -6,14 +6,24 @@
 from __future__ import annotations
 
 import secrets
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple, get_args
 
 import msgspec
 from msgspec.structs import replace
-from sqlalchemy import Connection, bindparam, delete, insert, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    bindparam,
+    delete,
+    insert,
+    select,
+    update,
+)
 
 from memalign.errors import (
     InputError,
@@ -51,6 +61,7 @@ ACTIONS: tuple[str, ...] = get_args(Action)
 _MANY = 500  # rows at a time
 _NEXT_GUIDELINE = ("memory", "next_guideline")
 _SIZES = ("cases", "feedback", "guidelines", "pending")
+_VERBS = ("added", "changed", "removed")
 
 Timeline = dict[RowKey, list[tuple[int, int, bytes]]]
 """What every row was from one version up to another (exclusive)."""
@@ -91,6 +102,9 @@ class VersionInfo:
     pending: int
 
 
+_INFO = [versions.c[field.name] for field in fields(VersionInfo)]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Rollback:
     """The version that a rollback made, with the rows before and after.
@@ -123,13 +137,13 @@ def find(connection: Connection, name: str) -> Head:
 
     Raises JudgeNotFound, which names the judges that there are.
     """
-    columns = (judges.c.id, judges.c.latest, judges.c.forgettings)
     if is_unicode(name):
-        query = select(*columns).where(judges.c.name == name)
-        row = connection.execute(query).one_or_none()
+        query = select(judges.c.id, judges.c.latest, judges.c.forgettings)
+        row = connection.execute(query.where(judges.c.name == name)).one_or_none()
         if row is not None:
             return Head(*row)
-    names = connection.scalars(select(judges.c.name).order_by(judges.c.name)).all()
+    everyone = select(judges.c.name).order_by(judges.c.name)
+    names = connection.scalars(everyone).all()
     listed = ", ".join(names[:20])
     if len(names) > 20:
         listed += ", …"
@@ -147,13 +161,12 @@ def read(connection: Connection, head: Head, number: int, *, name: str) -> Conte
         raise JudgeNotFound(
             f"judge {name!r} has no version {number}; the latest is {head.latest}"
         )
+    held: ColumnElement[bool] = rows.c.until.is_(None)  # which an index finds
+    if number != head.latest:
+        held |= rows.c.until > number
+        held &= rows.c.since <= number
     query = select(rows.c.kind, rows.c.key, rows.c.body)
-    query = query.where(rows.c.judge == head.judge)
-    if number == head.latest:  # which an index finds
-        query = query.where(rows.c.until.is_(None))
-    else:
-        later = rows.c.until.is_(None) | (rows.c.until > number)
-        query = query.where(rows.c.since <= number, later)
+    query = query.where(rows.c.judge == head.judge, held)
     contents = {}
     for kind, key, body in connection.execute(query):
         contents[kind, key] = body
@@ -171,13 +184,13 @@ def memory_hash(connection: Connection, judge: int, number: int) -> str:
 
 def timeline(connection: Connection, judge: int, latest: int) -> Timeline:
     """Return every row of a judge: its first version, the one after its last, and its body."""
-    query = select(rows).where(rows.c.judge == judge).order_by(rows.c.since)
+    query = select(rows).where(rows.c.judge == judge)
     following = latest + 1
     spans: Timeline = {}
-    for _, kind, key, since, until, body in connection.execute(query):
-        span = (since, until or following, body)
-        row = (kind, key)
-        spans.setdefault(row, []).append(span)
+    for row in connection.execute(query.order_by(rows.c.since)):
+        _, kind, key, since, until, body = row
+        held = spans.setdefault((kind, key), [])
+        held.append((since, until or following, body))
     return spans
 
 
@@ -190,14 +203,9 @@ def held_in(spans: Timeline, decode: Callable[[str, bytes], Any]) -> Iterator[He
 
 def history(connection: Connection, judge: int) -> tuple[VersionInfo, ...]:
     """Return every version, the oldest first."""
-    query = select(versions).where(versions.c.judge == judge)
-    query = query.order_by(versions.c.number)
-    found = []
-    for row in connection.execute(query).mappings():
-        fields = dict(row)
-        del fields["judge"]
-        found.append(VersionInfo(**fields))
-    return tuple(found)
+    query = select(*_INFO).where(versions.c.judge == judge)
+    found = connection.execute(query.order_by(versions.c.number))
+    return tuple(VersionInfo(**row) for row in found.mappings())
 
 
 def summaries(connection: Connection) -> tuple[JudgeSummary, ...]:
@@ -210,16 +218,17 @@ def summaries(connection: Connection) -> tuple[JudgeSummary, ...]:
     values = {}
     for judge, key, body in connection.execute(settings):
         values[judge, key] = decoded("judge", body)
-    newest = (versions.c.judge == judges.c.id) & (versions.c.number == judges.c.latest)
-    query = select(judges, versions).join(versions, newest).order_by(judges.c.name)
+    newest = versions.c.number == judges.c.latest
+    newest &= versions.c.judge == judges.c.id
+    query = select(judges, versions).join(versions, newest)
     found = []
-    for row in connection.execute(query):
+    for row in connection.execute(query.order_by(judges.c.name)):
         with named_damage(f"the judge {row.name!r}"):
-            value_type = msgspec.convert(values[row.id, "value_type"], ValueType)
+            written = values[row.id, "value_type"]
             summary = JudgeSummary(
                 name=row.name,
                 latest=row.latest,
-                value_type=value_type.spec,
+                value_type=msgspec.convert(written, ValueType).spec,
                 model=values[row.id, "model"],
                 updated_at=row.created_at,
                 **sizes_of(row),
@@ -312,8 +321,9 @@ def _place(connection: Connection, name: str, *, parent: int | None, new: bool) 
 
 def _refuse(judge: str, reasons: Mapping[FeedbackKey, str]) -> None:
     """Raise InvalidRows if a judge holds what was erased, for reasons by key."""
-    faults = []
-    for line, (key, reason) in enumerate(reasons.items(), 1):
+    faults = list[RowError]()
+    for key, reason in reasons.items():
+        line = len(faults) + 1
         faults.append(RowError(line=line, id=str(key), reason=reason))
     if faults:
         raise InvalidRows(f"{judge} holds feedback that was erased", faults)
@@ -372,8 +382,10 @@ def add_judge(connection: Connection, name: str) -> int:
 
     `add_version` must follow in the same transaction.
     """
-    new = insert(judges).values(name=name, latest=0, secret=secrets.token_hex(32))
-    return int(connection.execute(new.returning(judges.c.id)).scalar_one())
+    secret = secrets.token_hex(32)
+    new = insert(judges).values(name=name, latest=0, secret=secret)
+    added = connection.execute(new.returning(judges.c.id))
+    return int(added.scalar_one())
 
 
 def add_version(
@@ -469,18 +481,22 @@ def _summary(before: Contents, after: Contents) -> str:
 
     It may be kept for ever, whatever is erased later.
     """
+    changes = _changes(before, after)
     parts = []
-    for row, body in after.items():
-        if before and before.get(row) != body:
-            kind, name = row
-            if kind == "judge" or name in BY_HAND:
-                parts.append(f"{name} changed")
-    for verb, keys in _changes(before, after, "annotation").items():
-        parts.append(f"{len(keys)} feedback {verb}")
+    for kind, name in after if before else ():
+        by_hand = kind == "judge" or name in BY_HAND
+        if by_hand and before.get((kind, name)) != after[kind, name]:
+            parts.append(f"{name} changed")
+    for verb in _VERBS:
+        number = len(changes["annotation", verb])
+        if number:
+            parts.append(f"{number} feedback {verb}")
     for lesson, described in LESSONS.items():
-        for verb, keys in _changes(before, after, lesson).items():
-            keys.sort()
+        for verb in _VERBS:
+            keys = sorted(changes[lesson, verb])
             keys.sort(key=len)  # G2 before G10
+            if not keys:
+                continue
             noun = described.noun
             if len(keys) > 1:
                 noun += "s"
@@ -491,19 +507,18 @@ def _summary(before: Contents, after: Contents) -> str:
     return "bookkeeping only" if before else "created"
 
 
-def _changes(before: Contents, after: Contents, kind: str) -> dict[str, list[str]]:
-    """Return the keys of the rows of a kind that were added, changed and removed, if any."""
-    changes: dict[str, list[str]] = {"added": [], "changed": [], "removed": []}
+def _changes(before: Contents, after: Contents) -> dict[tuple[str, str], list[str]]:
+    """Return the keys of the rows that were added, changed and removed, by kind and by that."""
+    changes = defaultdict[tuple[str, str], list[str]](list)
     for row in before | after:
-        if row[0] != kind or before.get(row) == after.get(row):
-            continue
-        verb = "changed"
+        kind, key = row
         if row not in before:
-            verb = "added"
+            changes[kind, "added"].append(key)
         elif row not in after:
-            verb = "removed"
-        changes[verb].append(row[1])
-    return {verb: keys for verb, keys in changes.items() if keys}
+            changes[kind, "removed"].append(key)
+        elif before[row] != after[row]:
+            changes[kind, "changed"].append(key)
+    return changes
 
 
 def sizes(memory: Memory) -> dict[str, int]:
@@ -552,25 +567,26 @@ def import_judges(
                     "Nothing was imported; import one bundle at a time with --name"
                 )
             erased = ErasedHashes(writing, None)
-            for judge in reading.execute(select(judges)).mappings().all():
+            for judge in reading.execute(select(judges)).all():
                 if erased and not allow_erased:
-                    spans = timeline(reading, judge["id"], judge["latest"])
+                    spans = timeline(reading, judge.id, judge.latest)
                     reasons = erased.refusals(held_in(spans, decoded))
-                    _refuse(f"judge {judge['name']!r} of the other registry", reasons)
-                _copy(reading, writing, dict(judge))
+                    _refuse(f"judge {judge.name!r} of the other registry", reasons)
+                _copy(reading, writing, judge)
     return listed
 
 
-def _copy(reading: Connection, writing: Connection, judge: dict[str, Any]) -> None:
+def _copy(reading: Connection, writing: Connection, judge: Row[Any]) -> None:
     """Copy a judge with everything but kept answers."""
-    number = judge.pop("id")
-    new = insert(judges).values(judge).returning(judges.c.id)
-    copy = writing.execute(new).scalar_one()
+    values = judge._asdict()  # SQLAlchemy's public name for it
+    del values["id"]
+    new = insert(judges).values(values).returning(judges.c.id)
+    number = writing.execute(new).scalar_one()
     for table in (versions, rows, erasures):
-        query = select(table).where(table.c.judge == number)
+        query = select(table).where(table.c.judge == judge.id)
         found = reading.execute(query.execution_options(yield_per=_MANY))
         for batch in found.mappings().partitions():
-            moved = [{**row, "judge": copy} for row in batch]
+            moved = [{**row, "judge": number} for row in batch]
             writing.execute(insert(table), moved)
 
 
@@ -579,10 +595,11 @@ def forget_answers(connection: Connection, judge: int) -> None:
 
     Running aligns go on, and keep nothing more.
     """
+    own = update(judges).where(judges.c.id == judge)
     more = judges.c.forgettings + 1
-    same = judges.c.id == judge
-    connection.execute(update(judges).where(same).values(forgettings=more))
-    connection.execute(delete(answers).where(answers.c.judge == judge))
+    connection.execute(own.values(forgettings=more))
+    kept = answers.c.judge == judge
+    connection.execute(delete(answers).where(kept))
 
 
 def rename(connection: Connection, name: str, to: str) -> None:
@@ -593,8 +610,8 @@ def rename(connection: Connection, name: str, to: str) -> None:
         JudgeExists: Another judge has the new name.
     """
     judge = find(connection, name).judge
-    taken = connection.scalar(select(judges.c.id).where(judges.c.name == to))
-    if taken not in (None, judge):
+    same_name = select(judges.c.id).where(judges.c.name == to)
+    if connection.scalar(same_name) not in (None, judge):
         raise JudgeExists(
             f"judge {to!r} is in the registry already: choose another name"
         )
@@ -605,5 +622,7 @@ def rename(connection: Connection, name: str, to: str) -> None:
 def remove(connection: Connection, judge: int) -> None:
     """Delete a judge with all versions, kept answers, and what was remembered of its erasures."""
     for table in (rows, versions, erasures, answers):
-        connection.execute(delete(table).where(table.c.judge == judge))
-    connection.execute(delete(judges).where(judges.c.id == judge))
+        own = delete(table).where(table.c.judge == judge)
+        connection.execute(own)
+    itself = delete(judges).where(judges.c.id == judge)
+    connection.execute(itself)
