@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 from memalign.content import texts_in
 from memalign.errors import UnknownKey
@@ -15,21 +15,16 @@ from memalign.judge import Judge
 from memalign.keys import name_key, same_person
 from memalign.memory import Finder
 from memalign.registry import LESSONS, Receipt, Registry, Selection
-from memalign.types import FeedbackKey
-from memalign_server.erase.service import planned
+from memalign.types import Example, FeedbackKey
 from memalign_server.pages.texts import is_word_in, places
-from memalign_server.problems import Refused
 from memalign_server.store import Store
 from memalign_server.store.answers import all_answers, people_who_answered
 from memalign_server.store.cases import cases_of
 from memalign_server.store.team import list_people
 
-__all__ = ["MOST", "Mention", "Search", "arguments_of", "counts_of"]
+__all__ = ["Mention", "Search"]
 
-MOST = 100
-"""Mentions with a tick of their own; the others of a group have one together."""
 _LINE = 72  # characters that are shown of each
-_REST = {False: "rest", True: "rest-apart"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +81,8 @@ class Search:
             names = set(people_who_answered(connection, self.judge.name))
         for note in self.judge.memory.annotations():
             names.add(note.source)
-        return sorted(name for name in names if same_person(name, self.text))
+        found = [name for name in names if same_person(name, self.text)]
+        return sorted(found)
 
     @cached_property
     def mentions(self) -> list[Mention]:
@@ -145,18 +141,22 @@ class Search:
 
     def _texts_of(self, case_ids: Sequence[str]) -> dict[str, list[str]]:
         """Return what each case holds, its reply first; nothing of one that is here no more."""
-        with self.store.read() as connection:
-            queued = cases_of(connection, self.judge.name, case_ids)
-        examples = {case.case_id: case.example for case in queued}
-        texts = dict[str, list[str]]()
+        examples = dict[str, Example]()
         for case_id in case_ids:
             learned = self.judge.memory.case(case_id)
-            example = examples.get(case_id) or (learned and learned.example)
-            texts[case_id] = []
-            if example:
-                texts[case_id] += texts_in(example.outputs)
-                texts[case_id] += texts_in(example.content)
-                texts[case_id].append(case_id)
+            if learned is not None:
+                examples[case_id] = learned.example
+        with self.store.read() as connection:
+            for case in cases_of(connection, self.judge.name, case_ids):
+                examples[case.case_id] = case.example
+        texts = dict[str, list[str]]()
+        for case_id in case_ids:
+            held = texts.setdefault(case_id, [])
+            example = examples.get(case_id)
+            if example is not None:
+                held += texts_in(example.outputs)
+                held += texts_in(example.content)
+                held.append(case_id)
         return texts
 
     def _comments(self, keys: Collection[FeedbackKey]) -> Iterator[Mention]:
@@ -172,11 +172,13 @@ class Search:
             line = self._comment_line(comments)
             if key in silent:
                 line = self._line(cases[key.id])
-            is_own = same_person(key.source, self.reader)
+            whose = key.source
+            if same_person(whose, self.reader):
+                whose = ""
             yield Mention(
                 kind="comment",
                 name=str(key),
-                whose="" if is_own else key.source,
+                whose=whose,
                 line=line,
                 inside=not of_person and self._is_inside(comments),
                 wordless=key in silent,
@@ -187,15 +189,15 @@ class Search:
 
         It was said in memory, on the page, or typed and not yet said.
         """
-        words = dict[FeedbackKey, list[str]]()
+        words = defaultdict[FeedbackKey, list[str]](list)
         for note in self.judge.memory.annotations():
-            words[note.key] = [note.rationale or ""]
+            words[note.key].append(note.rationale or "")
         with self.store.read() as connection:
             answers = all_answers(connection, self.judge.name)
         for answer in answers:
             key = FeedbackKey(answer.case_id, answer.person)
-            said = words.setdefault(key, [])
-            said += filter(None, (answer.rationale, answer.draft))
+            said = filter(None, (answer.rationale, answer.draft))
+            words[key].extend(said)
         return words
 
     def _sentences(self, ids: Collection[str]) -> Iterator[Mention]:
@@ -204,7 +206,9 @@ class Search:
             for rule in getattr(memory, kind.field):
                 if rule.id not in ids or not self.finder.holds(rule.text):
                     continue
-                people = rule.people or {key.source for key in memory.sources_of(rule)}
+                people = rule.people
+                if not people:
+                    people = {key.source for key in memory.sources_of(rule)}
                 yield Mention(
                     kind="sentence",
                     noun=kind.noun,
@@ -216,10 +220,12 @@ class Search:
 
     def _is_inside(self, texts: Sequence[str]) -> bool:
         """Return whether some text holds what is looked for, and each one in longer words alone."""
-        holding = list(filter(self.finder.holds, texts))
-        if not holding:
-            return False
-        return not any(is_word_in(text, self.text) for text in holding)
+        inside = False
+        for text in filter(self.finder.holds, texts):
+            if is_word_in(text, self.text):
+                return False
+            inside = True
+        return inside
 
     def _comment_line(self, texts: Sequence[str]) -> str:
         """Return the line of a comment, and behind it those that the same tick takes.
@@ -239,107 +245,15 @@ class Search:
         first = next(iter(texts), "")
         first = next(filter(self.finder.holds, texts), first)
         text = " ".join(first.split())
-        at, _ = next(places(text, self.text), (-1, -1))
         start = 0
-        if at > _LINE // 2:
-            start = text.rfind(" ", 0, at - _LINE // 3) + 1
+        for at, _ in places(text, self.text):
+            if at > _LINE // 2:
+                start = text.rfind(" ", 0, at - _LINE // 3) + 1
+            break
         end = start + _LINE
-        before = "…" if start else ""
-        after = "…" if end < len(text) else ""
-        return f"{before}{text[start:end]}{after}"
-
-
-def arguments_of(
-    search: Search, ticks: Collection[str], *, whole: bool = False
-) -> dict[str, Any]:
-    """Return the arguments of the job that erases what is ticked: what has no tick stays.
-
-    If all that holds the text is ticked, the text is looked for again everywhere, in whatever was
-    written meanwhile.
-
-    Args:
-        search: What was looked for.
-        ticks: What the ticks sent.
-        whole: Whether everything that holds the text goes, whatever the ticks.
-
-    Raises:
-        InputError: Somebody leaves with what they said, and something that they said has no tick.
-    """
-    chosen = _chosen(search.mentions, ticks, whole=whole)
-    ticked = list[Mention]()
-    unticked = list[Mention]()
-    for mention in search.mentions:
-        (ticked if mention.tick in chosen else unticked).append(mention)
-    _check_leaving(ticked, unticked)
-    arguments: dict[str, Any] = {
-        "leaves": _names(ticked, "member"),
-        "cases_kept": _names(unticked, "case"),
-    }
-    if all(mention.apart or mention.kind == "member" for mention in unticked):
-        arguments["selections"] = [
-            {"matching": search.text},
-            *({"source": name} for name in search.sources),
-        ]
-        return arguments
-    arguments["selections"] = _selections(search.judge, ticked)
-    gone = set[str]()
-    for receipt in _planned(search, arguments):
-        gone.update(receipt.cases, map(str, receipt.keys), receipt.lessons)
-    holding = [mention.name for mention in unticked if not mention.apart]
-    arguments["kept"] = sum(name not in gone for name in holding)
-    return arguments
-
-
-def _names(mentions: Sequence[Mention], kind: str) -> list[str]:
-    return [mention.name for mention in mentions if mention.kind == kind]
-
-
-def _chosen(
-    mentions: Sequence[Mention], ticks: Collection[str], *, whole: bool
-) -> set[str]:
-    """Return the ticks of what goes; a group's last tick is for all that have none of their own."""
-    chosen = set(ticks)
-    for apart, rest in _REST.items():
-        group = [mention for mention in mentions if mention.apart is apart]
-        if rest in ticks:
-            chosen |= {mention.tick for mention in group[MOST:] if not mention.inside}
-        if whole and not apart:
-            chosen |= {mention.tick for mention in group}
-    return chosen
-
-
-def _selections(judge: Judge, ticked: Sequence[Mention]) -> list[dict[str, Any]]:
-    """Return what takes the cases, comments and sentences that are ticked, as a job takes it."""
-    keys = [str(FeedbackKey(case, "")) for case in _names(ticked, "case")]
-    keys += _names(ticked, "comment")
-    selections: list[dict[str, Any]] = [{"keys": keys}]
-    sentences = _names(ticked, "sentence")
-    for rule in judge.memory.lessons:
-        if rule.id in sentences:
-            selections.append({"matching": rule.text})
-    return selections
-
-
-def _check_leaving(ticked: Sequence[Mention], unticked: Sequence[Mention]) -> None:
-    """Check that nobody leaves of whom a comment stays. Raises InputError."""
-    leaving = [mention.line for mention in ticked if mention.kind == "member"]
-    for comment in _names(unticked, "comment"):
-        source = FeedbackKey.parse(comment).source
-        if any(same_person(source, name) for name in leaving):
-            raise Refused(
-                "{name} leaves with all that they said: tick every comment of theirs, or remove "
-                "them under Experts, where their words stay",
-                name=source,
-            )
-
-
-def counts_of(search: Search, arguments: Mapping[str, Any]) -> Counter[str]:
-    """Return how many cases, comments and sentences a job would erase, and how many members."""
-    counts = Counter(member=len(arguments["leaves"]))
-    for receipt in _planned(search, arguments):
-        counts.update(receipt.numbers)
-    return counts
-
-
-def _planned(search: Search, arguments: Mapping[str, Any]) -> Iterable[Receipt]:
-    return planned(search.registry, search.store, search.judge.name, arguments)
+        line = text[start:end]
+        if start:
+            line = f"…{line}"
+        if end < len(text):
+            line += "…"
+        return line

@@ -15,7 +15,8 @@ from fastapi import APIRouter, Depends, Form, Request
 from fastapi.responses import RedirectResponse, Response
 from pydantic import StringConstraints
 
-from memalign_server.erase.mentions import MOST, Search, arguments_of, counts_of
+from memalign_server.erase.choice import MOST, Choice
+from memalign_server.erase.mentions import Search
 from memalign_server.pages.rendering import error_text, link, render
 from memalign_server.people.access import HAND, OWNER, inert, is_part
 from memalign_server.problems import Refused
@@ -60,15 +61,23 @@ def find_mentions(setup: Screen, search: Searched) -> Response:
 
     What does not hold it has none yet.
     """
-    mentions = [mention for mention in search.mentions if not mention.apart]
-    others = [mention for mention in search.mentions if mention.apart]
-    ticks = [mention.tick for mention in mentions if not mention.inside]
-    counts = counts_of(search, arguments_of(search, ticks)) if ticks else Counter[str]()
+    mentions = []
+    others = []
+    ticks = []
+    found = Counter[str]()
+    for mention in search.mentions:
+        if mention.apart:
+            others.append(mention)
+            continue
+        mentions.append(mention)
+        found[mention.noun or mention.kind] += 1
+        if not mention.inside:
+            ticks.append(mention.tick)
     return setup.show(
         "erase",
         matching=search.text,
-        counts=counts,
-        found=Counter(mention.noun or mention.kind for mention in mentions),
+        counts=Choice(search, ticks).counts,
+        found=found,
         mentions=mentions[:MOST],
         more_mentions=len(mentions[MOST:]),
         others=others[:MOST],
@@ -82,9 +91,7 @@ def count_ticks(setup: Screen, search: Searched, tick: Ticks) -> Response:
     counts = Counter[str]()
     problem = ""
     try:
-        arguments = arguments_of(search, tick)
-        if tick:
-            counts = counts_of(search, arguments)
+        counts = Choice(search, tick).counts
     except Refused as error:
         problem = error_text(setup.request, error)
     return setup.render("ticks.html", counts=counts, problem=problem)
@@ -100,7 +107,7 @@ def erase_mentions(
     """
     if not search.mentions or not (whole or tick):
         raise Refused("nothing is ticked, so nothing was erased")
-    arguments = arguments_of(search, tick, whole=whole)
+    arguments = Choice(search, tick, whole).arguments
     with setup.read() as connection:
         check_team_keeps_owner(connection, arguments["leaves"])
     job = setup.start("erase", **arguments)
@@ -147,12 +154,18 @@ def save_reference(
 @router.get("/receipts/{job}/file")
 def receipt_file(erasure: Erasure) -> Response:
     """Send the receipt as a file."""
-    facts = {"receipt": erasure.id, "by": erasure.asked_by, **_receipt(erasure)}
-    text = json.dumps(facts, ensure_ascii=False, indent=2) + "\n"
-    headers = {
-        "content-disposition": f'attachment; filename="receipt-{erasure.id}.json"'
+    facts = {
+        "receipt": erasure.id,
+        "by": erasure.asked_by,
+        **_receipt(erasure),
     }
-    return Response(inert(text), media_type="application/json", headers=headers)
+    text = json.dumps(facts, ensure_ascii=False, indent=2)
+    name = f"receipt-{erasure.id}.json"
+    return Response(
+        inert(f"{text}\n"),
+        media_type="application/json",
+        headers={"content-disposition": f'attachment; filename="{name}"'},
+    )
 
 
 def _receipt(erasure: Job) -> dict[str, Any]:
@@ -182,12 +195,13 @@ def _receipt_page(request: Request, job: Job, *, matching: str = "") -> Response
 
 def _place(place: str) -> tuple[str, str, int]:
     """Return what lies at a place that a receipt names, the place, and in how many rows."""
-    kind = next(
-        (kind for prefix, kind in _PLACES.items() if place.startswith(prefix)), "other"
-    )
+    kind = "other"
+    for prefix, name in _PLACES.items():
+        if place.startswith(prefix):
+            kind = name
+            break
+    if ", the " in place:
+        kind = "question"
     number = _COUNT.search(place)
-    return (
-        "question" if ", the " in place else kind,
-        place,
-        int(number[1]) if number else 1,
-    )
+    count = int(number[1]) if number else 1
+    return kind, place, count

@@ -12,9 +12,8 @@ from dataclasses import replace
 from typing import Any
 
 from memalign.errors import MemalignError, UnknownKey
-from memalign.registry import NOUNS, Receipt, Registry, Selection
+from memalign.registry import NOUNS, Receipt, Selection
 from memalign.types import Example
-from memalign_server.store import Store
 from memalign_server.store.cases import add_cases, cases_of
 from memalign_server.store.tables import people
 from memalign_server.store.team import check_team_keeps_owner, list_people
@@ -46,7 +45,8 @@ async def erase(work: Work) -> dict[str, Any]:
         judge, version = await work.latest()
         result["version"] = version
         judgments = await work.judge_cases(judge, version, work.unjudged())
-        result["asked_again"] = sum(judgment.error is None for judgment in judgments)
+        judged = [judgment for judgment in judgments if judgment.error is None]
+        result["asked_again"] = len(judged)
     except asyncio.CancelledError:
         await asyncio.wait((erasing,))
         result |= erasing.result()
@@ -58,62 +58,64 @@ async def erase(work: Work) -> dict[str, Any]:
     return result
 
 
-def planned(
-    registry: Registry, store: Store, judge: str, arguments: Mapping[str, Any]
-) -> list[Receipt]:
-    """Return what a job with these arguments would erase from each judge.
+def planned(work: Work) -> list[Receipt]:
+    """Return what a job would erase from each judge.
 
     Args:
-        registry: The registry of judges.
-        store: The server's tables.
-        judge: The judge whose page asks.
-        arguments: The arguments of the job.
+        work: The job.
     """
     receipts = list[Receipt]()
-    for name, options in _erasures(registry, store, judge, arguments):
+    for judge, options in _erasures(work):
         with suppress(UnknownKey):
-            receipts.append(registry.erase(name, **options, dry_run=True))
+            receipt = work.registry.erase(judge, **options, dry_run=True)
+            receipts.append(receipt)
     return receipts
 
 
 def _erase(work: Work) -> dict[str, Any]:
-    registry = work.registry
-    store = work.store
-    leaves = tuple(work.arguments.get("leaves") or ())
-    with store.read() as connection:
+    leaves = work.arguments.get("leaves") or ()
+    with work.store.read() as connection:
         check_team_keeps_owner(connection, leaves)
     receipts = list[Receipt]()
-    for judge, options in _erasures(registry, store, work.judge, work.arguments):
-        _keep_cases(registry, store, judge, options["keep"])
-        receipts.append(registry.erase(judge, **options, **work.options()))
-    *others, own = receipts
-    return {**_joined(own, others).without_names(), "members": len(leaves)}
+    for judge, options in _erasures(work):
+        _keep_cases(work, judge, options["keep"])
+        receipt = work.registry.erase(judge, **options, **work.options())
+        receipts.append(receipt)
+    joined = _joined(receipts)
+    return {**joined.without_names(), "members": len(leaves)}
 
 
-def _erasures(
-    registry: Registry, store: Store, judge: str, arguments: Mapping[str, Any]
-) -> Iterator[tuple[str, dict[str, Any]]]:
+def _erasures(work: Work) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield each judge that something is erased from, with the arguments of `Registry.erase`.
 
     Other judges come first, so that the last search covers them. They lose what those who leave the
     team said; the cases themselves stay there.
     """
-    leaves = arguments.get("leaves") or ()
-    with store.read() as connection:
-        members = list_people(connection)
-    leaving = [
-        Selection(source=member.name) for member in members if member.id in leaves
-    ]
-    for other in registry.list() if leaving else ():
-        if other.name == judge:
+    leaving = _leaving(work)
+    for other in work.registry.list() if leaving else ():
+        if other.name == work.judge:
             continue
         with suppress(UnknownKey):
-            receipt = registry.erase(other.name, also=leaving, dry_run=True)
+            receipt = work.registry.erase(other.name, also=leaving, dry_run=True)
             if receipt.keys or receipt.versions:
                 yield other.name, {"also": leaving, "keep": receipt.cases}
-    chosen = map(_selection, (arguments, *arguments.get("selections", ())))
-    kept = tuple(arguments.get("cases_kept") or ())
-    yield judge, {"also": [*leaving, *chosen], "keep": kept}
+    chosen = list(leaving)
+    for fields in (work.arguments, *work.arguments.get("selections", ())):
+        chosen.append(_selection(fields))
+    kept = tuple(work.arguments.get("cases_kept") or ())
+    yield work.judge, {"also": chosen, "keep": kept}
+
+
+def _leaving(work: Work) -> list[Selection]:
+    """Return what those said who leave the team."""
+    leaves = work.arguments.get("leaves") or ()
+    with work.store.read() as connection:
+        members = list_people(connection)
+    selections = []
+    for member in members:
+        if member.id in leaves:
+            selections.append(Selection(source=member.name))
+    return selections
 
 
 def _selection(fields: Mapping[str, Any]) -> Selection:
@@ -125,48 +127,48 @@ def _selection(fields: Mapping[str, Any]) -> Selection:
     )
 
 
-def _joined(own: Receipt, others: Sequence[Receipt]) -> Receipt:
+def _joined(receipts: Sequence[Receipt]) -> Receipt:
     """Return one receipt for several judges: what went, and where anything is left."""
-    joined = own
-    erased = {own.judge, *(other.judge for other in others)}
+    *others, joined = receipts
+    erased = {receipt.judge for receipt in receipts}
     for other in others:
         went: dict[str, Any] = {}
         for kind in NOUNS.values():
-            parts = getattr(joined, kind.field) + getattr(other, kind.field)
-            went[kind.field] = parts
+            before = getattr(joined, kind.field)
+            went[kind.field] = before + getattr(other, kind.field)
         left = dict.fromkeys(joined.left)
         for place in other.left:
             # Whoever leaves was in the team until the last erasure, which searched it again.
             if not place.startswith(people.name):
                 left[place] = None
         elsewhere = set(other.elsewhere) - erased
+        elsewhere.update(joined.elsewhere)
         joined = replace(
             joined,
             left=tuple(left),
-            elsewhere=tuple(sorted(elsewhere.union(joined.elsewhere))),
+            elsewhere=tuple(sorted(elsewhere)),
             **went,
         )
     return joined
 
 
-def _keep_cases(
-    registry: Registry, store: Store, judge: str, ids: Sequence[str]
-) -> None:
+def _keep_cases(work: Work, judge: str, ids: Sequence[str]) -> None:
     """Put cases in the queue that only the memory holds.
 
     It forgets a case with the last word on it.
     """
-    with store.read() as connection:
-        queued = {case.case_id for case in cases_of(connection, judge, ids)}
-    missing = set(ids) - queued
+    with work.store.read() as connection:
+        queued = cases_of(connection, judge, ids)
+    missing = set(ids)
+    missing.difference_update(case.case_id for case in queued)
     if not missing:
         return
     found = dict[str, Example]()
-    for version in reversed(registry.history(judge)):
-        for case in registry.load(judge, version.number).memory.cases:
-            if case.id in missing:
-                found.setdefault(case.id, case.example)
+    for version in reversed(work.registry.history(judge)):
+        memory = work.registry.load(judge, version.number).memory
+        for case in filter(None, map(memory.case, missing)):
+            found.setdefault(case.id, case.example)
         if len(found) == len(missing):
             break
-    with store.write() as connection:
+    with work.store.write() as connection:
         add_cases(connection, judge, found.values())
