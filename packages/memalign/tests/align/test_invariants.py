@@ -34,6 +34,7 @@ from tests.support.learning import (
     prompts_of,
     row,
     states,
+    taught,
     text_of,
     without,
     words_in,
@@ -91,9 +92,9 @@ def taught_twice(
     return aligned.align(later, own_verdicts=verdicts).judge, standing
 
 
-def withdrawn(taught: Judge, keys: set[str]) -> Judge:
+def withdrawn(judge: Judge, keys: set[str]) -> Judge:
     """The judge without this feedback; its memory is whole and says what was withdrawn."""
-    result = taught.unalign(*keys)
+    result = judge.unalign(*keys)
     check_whole(result.judge.memory)
     no_verdict_outlives_its_source(result.judge.memory)
     assert in_state(result.judge, "withdrawn") == keys == {*map(str, result.removed)}
@@ -126,7 +127,7 @@ class TestLearning:
     def test_neither_row_order_nor_which_call_finishes_first_matters(
         self, rows, way, shuffler, delays
     ):
-        expected = learn(bare(**way)[0], rows).judge.memory
+        expected = taught(rows, **way).memory
         slow, _ = bare(Imp(delays=dict(enumerate(delays))), **way)
         mixed = learn(slow, shuffler.sample(rows, len(rows))).judge.memory
         single, _ = bare(concurrency=1, **way)
@@ -156,9 +157,9 @@ class TestForgetting:
         if value_type is str:  # a judge of free text answers in words, and they leak
             rows = labelled_in_words(rows)
         first, later = divide(rows, early)
-        taught, standing = taught_twice(judge, first, later, revised=revised)
+        second, standing = taught_twice(judge, first, later, revised=revised)
         changed = own_words(first, standing)
-        assert changed.isdisjoint(words_in(text_of(taught.memory)))
+        assert changed.isdisjoint(words_in(text_of(second.memory)))
 
         gone, others = divide(standing, chosen)
         if not gone:
@@ -166,7 +167,7 @@ class TestForgetting:
         secret = own_words(gone, others)
         imp.storm = {} if fault is None else dict.fromkeys(KINDS, FAULTS[fault])
         requests = len(chat.requests)
-        left = withdrawn(taught, {*map(key_of, gone)})
+        left = withdrawn(second, {*map(key_of, gone)})
         imp.healed = True
         imp.storm = {}
         final = left.align([]).judge
@@ -229,7 +230,7 @@ def test_the_scripted_model_really_leaks_what_it_sees(size):
         row(2, "ben", "add", value=True),
         row(3, "cleo", None, value=True),
     ]
-    memory = learn(bare(shard_size=size)[0], rows).judge.memory
+    memory = taught(rows, shard_size=size).memory
     written = " ".join(texts(memory.guidelines))
     assert {"case1", "case2"} <= {*words_in(written)}
     assert "word" in written

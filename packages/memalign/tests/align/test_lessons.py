@@ -32,6 +32,7 @@ from tests.support.learning import (
     reason,
     row,
     states,
+    taught,
     without,
     words_in,
 )
@@ -42,7 +43,7 @@ from tests.support.scripted import Teacher, change
 RULE = "Be kind to whoever has waited."
 
 
-def taught(*changes: list[dict[str, Any]], rows: list[RawRow]) -> Judge:
+def stepwise(*changes: list[dict[str, Any]], rows: list[RawRow]) -> Judge:
     """A judge that learned `rows` one by one, in as many calls as there are changes."""
     judge = bare(Teacher(*changes), shard_size=10)[0]
     for one in rows:
@@ -72,7 +73,7 @@ class TestWhatIsSaid:
     @pytest.mark.parametrize("value", [True, False])
     def test_a_label_alone_is_a_record_of_the_one_call(self, value):
         alone = row(2, "ana", None, value=value)
-        missed = taught([change("ADD", "F1", text=RULE)], rows=[alone])
+        missed = stepwise([change("ADD", "F1", text=RULE)], rows=[alone])
         assert rules(missed) == [RULE]
         answer = [change("ADD", "F1", text=RULE), change("NOOP", "F2")]
         judge, model = bare(Teacher(answer))
@@ -116,14 +117,14 @@ class TestWhatIsSaid:
     def test_a_new_comment_replaces_the_old_lesson(self):
         (first,) = added("add")
         second = first | {"rationale": "word555 do:add"}
-        result = learn(learn(bare()[0], [first]).judge, [second])
+        result = learn(taught([first]), [second])
         assert result.rows[0].status == "changed"
         assert ids(result.forgotten) == ["G1"]
         assert ids(result.guidelines) == ["G2"], "numbers are never used again"
         assert len(result.judge.memory) == 1
 
     def test_feedback_on_a_known_case_needs_no_content(self):
-        judge = learn(bare()[0], added("add")).judge
+        judge = taught(added("add"))
         said = {"id": "t-1", "source": "ben", "rationale": "word777 do:add"}
         later = learn(judge, [said]).judge
         assert states(later) == {"t-1@ana": "learned", "t-1@ben": "learned"}
@@ -152,7 +153,7 @@ class TestSeveralPeople:
         assert labels == {"t-1@ana": True, "t-1@ben": True, "t-1@cleo": False}
 
     def test_a_comment_without_a_label_is_never_disputed(self):
-        judge = learn(bare()[0], [row(1, "dora", "add"), *self.rows]).judge
+        judge = taught([row(1, "dora", "add"), *self.rows])
         assert states(judge)["t-1@dora"] in ("learned", "merged")
 
     def test_a_bare_name_as_authority_is_refused(self):
@@ -193,7 +194,7 @@ class TestSupportAndRevise:
     rows = [row(1, "ana", "add"), row(2, "ben", "add")]
 
     def test_a_supporter_takes_over_when_the_original_goes(self):
-        judge = taught(
+        judge = stepwise(
             [change("ADD", "F1", text=RULE)],
             [change("SUPPORT", "F1", guideline="G1")],
             [change("ADD", "F1", text="Be kind to ben.")],
@@ -209,7 +210,7 @@ class TestSupportAndRevise:
 
     def test_a_withdrawn_revision_restores_the_older_text(self):
         text = "Be kind, unless they shout."
-        judge = taught(
+        judge = stepwise(
             [change("ADD", "F1", text=RULE)],
             [change("REVISE", "F1", text=text, guideline="G1")],
             rows=self.rows,
@@ -226,7 +227,7 @@ class TestSupportAndRevise:
             change("REVISE", "F1", text="Be kind twice.", guideline="G1"),
             change("REVISE", "F2", text="Be kind thrice.", guideline="G1"),
         ]
-        judge = taught(
+        judge = stepwise(
             [change("ADD", "F1", text=RULE)], revisions, rows=[row(1, "ana", "add")]
         )
         judge = learn(judge, [row(2, "ben", "add"), row(3, "cleo", "add")]).judge
@@ -264,7 +265,7 @@ class TestSupportAndRevise:
 
 class TestByHand:
     def aligned(self, *orders: str) -> Judge:
-        return learn(bare(shard_size=1)[0], added(*orders)).judge
+        return taught(added(*orders), shard_size=1)
 
     @pytest.mark.parametrize(
         ("action", "changes", "news", "waits"),
@@ -279,7 +280,7 @@ class TestByHand:
     def test_learning_never_overwrites_a_persons_word(
         self, action, changes, news, waits
     ):
-        judge = taught(
+        judge = stepwise(
             [change("ADD", "F1", text=RULE)],
             [change(action, "F1", text="Forget kindness.", guideline="G1")],
             rows=[row(1, "ana", "add")],
@@ -344,7 +345,7 @@ class TestByHand:
     ],
 )
 def test_an_unknown_key_is_named_with_a_remedy(selectors, source, words):
-    judge = learn(bare()[0], added("add")).judge
+    judge = taught(added("add"))
     with pytest.raises(UnknownKey, match=words):
         judge.unalign(*selectors, source=source)
 
@@ -374,7 +375,7 @@ class TestModels:
             name = "other:16"
 
         rows = added("add", "add")
-        aligned = learn(bare()[0], rows).judge
+        aligned = taught(rows)
         other = aligned.replace(embedding_model=Namesake(dim=16))
         judgment = other(**_content(rows[0]))
         assert judgment.example_ids == ("t-1",), "an identical case needs no vector"
@@ -386,11 +387,11 @@ def _content(one: RawRow) -> dict[str, Any]:
 
 
 ANOTHER_PROCESS = """
-from tests.support.learning import bare, learn, row, text_of
+from tests.support.learning import row, taught, text_of
 rows = []
 for number, order in enumerate(("add", "same", "revise", "same", "copy")):
     rows += [row(number, "ana", order), row(number, "ben", order)]
-print(text_of(learn(bare(shard_size=3)[0], rows).judge.memory))
+print(text_of(taught(rows, shard_size=3).memory))
 """
 
 
@@ -422,7 +423,7 @@ class Down(HashEmbedding):
 )
 def test_forgetting_needs_no_model_and_no_key(changes, why):
     rows = added("add", "add", "add")
-    judge = learn(bare(shard_size=3)[0], rows).judge.replace(**changes)
+    judge = taught(rows, shard_size=3).replace(**changes)
     result = judge.unalign("t-2")
     left = result.judge
     assert states(left) == {
@@ -448,7 +449,7 @@ def test_forgetting_needs_no_model_and_no_key(changes, why):
 def test_what_waits_after_forgetting_without_a_model_keeps_few_keys(
     changes, rows, exposures
 ):
-    judge = learn(bare(shard_size=rows)[0], added(*["add"] * rows)).judge
+    judge = taught(added(*["add"] * rows), shard_size=rows)
     result = judge.replace(**changes).unalign("t-1")
     waiting = result.judge.memory.pending
     assert len(waiting) == rows - 1
@@ -481,7 +482,7 @@ def test_a_sentence_that_the_expert_demands_is_learned(weak):
         "outputs": f"Buy it now. {demanded}",
         "rationale": f"Right, it ends with what law demands: {demanded}",
     }
-    learned = learn(bare(teacher, weak=weak)[0], [said]).judge
+    learned = taught([said], teacher, weak=weak)
     assert states(learned) == {"t-1@ana": "learned"}
     (guideline,) = learned.memory.semantic
     assert demanded[:-1].casefold() in guideline.text.casefold()
@@ -512,7 +513,7 @@ def test_every_rule_of_one_comment_counts(changes, learned, why):
 
 
 def test_a_comment_that_supports_and_adds_goes_whole():
-    judge = taught(
+    judge = stepwise(
         [add(RULE)],
         [change("SUPPORT", "F1", guideline="G1"), add("Name the day.")],
         [add("Both.")],

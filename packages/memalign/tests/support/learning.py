@@ -341,6 +341,11 @@ def learn(
     return judge.align(list(rows), optimizer=MemAlign(**knobs))
 
 
+def taught(rows: Iterable[Mapping[str, Any]], *imp: Any, **how: Any) -> Judge:
+    """Return a judge that learned these rows at once, and nothing before."""
+    return learn(bare(*imp, **how)[0], rows).judge
+
+
 def text_of(memory: Memory, *, tombstones: bool = True) -> str:
     """All that a memory holds, as text."""
     kept = memory if tombstones else msgspec.structs.replace(memory, tombstones=())
