@@ -113,7 +113,8 @@ def test_a_person_who_writes_their_name_otherwise_replaces_their_own_comment():
     first = learn(row("t-1", "José", "too cold"))
     again = learn(row("t-1", "JOSE\u0301", "too long"), before=first)
     (kept,) = again.memory.annotations()
-    assert (kept.source, kept.rationale) == ("JOSE\u0301", "too long")
+    assert kept.source == "JOSE\u0301"
+    assert kept.rationale == "too long"
     for guideline in first.memory.guidelines:
         assert guideline not in again.memory.guidelines
     assert again.unalign("t-1@josé").judge.memory.cases == ()

@@ -120,11 +120,9 @@ ERRORS = [
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
 def test_an_error_comes_whole_out_of_another_process(error: Exception) -> None:
     for made in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
-        assert (type(made), str(made), made.__dict__) == (
-            type(error),
-            str(error),
-            error.__dict__,
-        )
+        assert type(made) is type(error)
+        assert str(made) == str(error)
+        assert made.__dict__ == error.__dict__
 
 
 JUDGE = (

@@ -148,7 +148,8 @@ class TestSeveralPeople:
             "t-1@cleo": "disputed",
         }
         (conflict,) = result.conflicts
-        assert (conflict.ids, conflict.label) == (("t-1",), True)
+        assert conflict.ids == ("t-1",)
+        assert conflict.label is True
         labels = {str(key): value for key, value in conflict.annotations.items()}
         assert labels == {"t-1@ana": True, "t-1@ben": True, "t-1@cleo": False}
 

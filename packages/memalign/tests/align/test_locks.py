@@ -49,7 +49,9 @@ class TestAlign:
         asked = len(model.requests)
         result = learn(judge, lessons(HARM))
         (broken,) = result.broken
-        assert (broken.id, broken.label, broken.value) == ("t-held", True, False)
+        assert broken.id == "t-held"
+        assert broken.label is True
+        assert broken.value is False
         assert set(broken.guideline_ids) == {"G1", "G2"}
         assert "locked and not kept: t-held" in str(result)
         learned = rules(result.judge)
@@ -93,7 +95,9 @@ class TestRegistry:
     def test_nothing_is_committed_and_the_feedback_stays_pending(self, registry):
         result = registry.align(NAME, lessons(HARM))
         assert ids(result.broken) == ["t-held"]
-        assert (result.version, result.parent, result.changed) == (1, 1, False)
+        assert result.version == 1
+        assert result.parent == 1
+        assert result.changed is False
         assert len(registry.history(NAME)) == 1
         for report in result.rows:
             assert report.state == "pending"

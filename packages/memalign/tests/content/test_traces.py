@@ -247,8 +247,12 @@ TRACERS: dict[str, Any] = {
 def test_traces_of_tracers_are_trees(name):
     tree = tree_of(TRACERS[name])
     first, second = tree.spans
-    assert (first.name, first.inputs, first.outputs) == ("agent", "q", "LATE")
-    assert (second.name, second.parent, second.inputs) == ("look up", "S1", "q")
+    assert first.name == "agent"
+    assert first.inputs == "q"
+    assert first.outputs == "LATE"
+    assert second.name == "look up"
+    assert second.parent == "S1"
+    assert second.inputs == "q"
     assert first.attributes == second.attributes == {}
     assert "LEAK" not in repr(tree)
 

@@ -190,7 +190,9 @@ def test_the_share_in_traffic_is_said_in_words(tmp_path):
     result = evaluate(judge, labelled(0, 100), on=out)
     (traffic,) = result.traffic
     (share,) = traffic.shares
-    assert (traffic.labelled, traffic.judged, share.label) == (100, 1_000, "true")
+    assert traffic.labelled == 100
+    assert traffic.judged == 1_000
+    assert share.label == "true"
     assert ends(share.corrected)[1] < 0.5 < ends(share.corrected)[2]
     said = "Of 1,000 judged rows, 50 % are true as the judge says it, and 50 % ["
     assert f"\n{said}" in str(result)
@@ -199,11 +201,18 @@ def test_the_share_in_traffic_is_said_in_words(tmp_path):
     plain = json.loads(json.dumps(result.to_dict()))
     assert plain["traffic"][0]["shares"][0]["judge"] == pytest.approx(0.5)
     assert evaluate(judge, labelled(0, 100), on=judged).traffic == result.traffic
+
+
+def test_a_page_begins_with_the_share_in_traffic():
+    judge = chatting()
+    traffic = judge.judge_many(items(1_000, 1_200))
+    result = evaluate(judge, labelled(0, 60), on=traffic)
     page = report(judge, result)
-    assert said in as_markdown(page).replace("\\", "")
-    assert said in as_html(page).replace("\N{NO-BREAK SPACE}", " ")
+    said = "Of 200 judged rows, 50 % are true as the judge says it, and 50 % ["
     assert page.headline == result.sentences()[0]
     assert page.sections[0].title == "In short"
+    assert said in as_markdown(page).replace("\\", "")
+    assert said in as_html(page).replace("\N{NO-BREAK SPACE}", " ")
 
 
 def test_only_labelled_cases_that_the_traffic_lacks_are_judged(tmp_path):
@@ -219,8 +228,10 @@ def test_only_labelled_cases_that_the_traffic_lacks_are_judged(tmp_path):
     out.write_bytes(out.read_bytes() + rest.read_bytes())
     result = evaluate(judge, labelled(1, 50), on=out)
     assert asked(judge)[397:] == [1, 2, 3]
-    assert (result.n, result.usage.calls) == (49, 3)
-    assert (result.traffic[0].labelled, result.traffic[0].judged) == (49, 397)
+    assert result.n == 49
+    assert result.usage.calls == 3
+    assert result.traffic[0].labelled == 49
+    assert result.traffic[0].judged == 397
 
 
 def test_only_this_judges_verdicts_are_corrected(tmp_path):
@@ -238,7 +249,9 @@ def test_rows_that_do_not_count_are_named():
     judged = judge.judge_many(items(100, 300))
     failed = Judgment(id="x", error="timed out")
     (traffic,) = evaluate(judge, labelled(0, 40), on=[*judged, failed, EXPERTS]).traffic
-    assert (traffic.judged, traffic.unscored, traffic.taught) == (200, 1, 1)
+    assert traffic.judged == 200
+    assert traffic.unscored == 1
+    assert traffic.taught == 1
 
 
 def test_each_system_is_corrected_by_its_own_labels():
@@ -251,9 +264,12 @@ def test_each_system_is_corrected_by_its_own_labels():
     traffic += [{"id": "y", "outputs": "taught", "system": "week 2"}]
     result = evaluate(judge, rows, on=judged, on_examples=traffic)
     first, second = result.traffic
-    assert (first.system, first.labelled, first.judged) == ("week 1", 60, 200)
+    assert first.system == "week 1"
+    assert first.labelled == 60
+    assert first.judged == 200
     assert first.warnings == ()
-    assert (first.taught, second.taught) == (0, 1)
+    assert first.taught == 0
+    assert second.taught == 1
     assert second.shares[0].refused == "it takes 20 labelled cases, and 10 count here"
     said = "week 2: Of 200 judged rows, 50 % are true as the judge says it."
     assert f"{said} That is not corrected: it takes 20" in str(result)
@@ -369,7 +385,9 @@ def test_a_promise_names_the_lowest_threshold_that_is_proven():
     half_right = surely(confidences, [True] * 200 + [True, False] * 100)
     found = promise_of(half_right, 0.95).kept
     assert found is not None
-    assert (found.at, found.n, found.share) == (0.7, 200, 0.5)
+    assert found.at == 0.7
+    assert found.n == 200
+    assert found.share == 0.5
     all_right = surely(confidences, [True] * 400)
     assert promise_of(all_right, 0.95).kept == passing(all_right, 0.0)
 
@@ -388,7 +406,8 @@ def test_a_promise_that_is_not_proven_says_what_is_missing(
     n, wrong, least, missing, why
 ):
     found = promise_of(alike(n, wrong), least)
-    assert (found.kept, found.missing) == (None, missing)
+    assert found.kept is None
+    assert found.missing == missing
     assert why in found.why
 
 
@@ -409,7 +428,8 @@ def test_labels_that_go_together_tell_less_of_what_is_missing():
     assert together.missing is not None
     assert together.missing > 1.5 * alone.missing
     few = promise_of(alike(100, 4, groups_of(20, 100)), 0.9)
-    assert (few.kept, few.missing) == (None, None)
+    assert few.kept is None
+    assert few.missing is None
     assert "of 100 cases of 5 groups; 10 are needed: label cases of others" in few.why
 
 
@@ -536,7 +556,9 @@ def test_verdicts_that_turn_are_counted():
     result = evaluate(judging(verdict), labelled(0, 16), repeat=3)
     again = result.repeated
     assert again is not None
-    assert (again.times, again.n, again.turned) == (3, 16, 4)
+    assert again.times == 3
+    assert again.n == 16
+    assert again.turned == 4
     assert set(times.values()) == {3}, "no answer is kept"
     said = "Asked 3 times, the judge changed its verdict on 4 of 16 cases: 25 % ["
     assert said in str(result)

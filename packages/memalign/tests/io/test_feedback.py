@@ -63,7 +63,9 @@ def test_a_jsonl_row_becomes_feedback_with_its_line(write):
     file = read(write("f.jsonl", "\n" + lines(GOOD | more)))
     assert file.lines == (2,)
     (row,) = file.rows
-    assert (str(row.key), row.value, row.rationale) == ("t-1@ana", True, "warm")
+    assert str(row.key) == "t-1@ana"
+    assert row.value is True
+    assert row.rationale == "warm"
     assert row.created_at == "2026-03-01T00:00:00+00:00"
     assert row.meta == {"split": "dev", "group": "g1"}
 
@@ -82,11 +84,14 @@ def test_a_csv_row_equals_its_jsonl_row(write):
     first, second = file.rows
     assert first.inputs == {"question": "why?"}
     assert first.outputs == "two\r\nlines, and a comma"
-    assert (first.value, first.rationale) == (True, None)
+    assert first.value is True
+    assert first.rationale is None
     assert first.meta == {"group": "g1"}
-    assert (second.id, second.source) == ("7", "unknown")
+    assert second.id == "7"
+    assert second.source == "unknown"
     assert second.inputs == "[sic] stays text, as {this}"
-    assert (second.value, second.rationale) == (None, "cold")
+    assert second.value is None
+    assert second.rationale == "cold"
 
 
 @pytest.mark.parametrize("start", ["", "\ufeff"])
@@ -112,7 +117,9 @@ def test_missing_cells_mean_absent(write):
         "note": None,
     }
     (row,) = read([absent]).rows
-    assert (row.rationale, row.source, row.expectations) == (None, "unknown", None)
+    assert row.rationale is None
+    assert row.source == "unknown"
+    assert row.expectations is None
     assert row.meta == {}
     # As pandas writes truth values beside a cell that is missing.
     cells = "id,outputs,value,rationale\n1,a,1.0,\n2,b,0.0,warm\n3,c,,only words\n"
@@ -383,7 +390,8 @@ def test_a_key_with_two_contents_is_named_by_row(write, row, reason):
 )
 def test_a_key_twice_with_equal_contents_is_one_key(write, text, outputs):
     (row,) = read(write("f.jsonl", text)).rows
-    assert (row.outputs, row.value) == (outputs, True)
+    assert row.outputs == outputs
+    assert row.value is True
 
 
 def test_broken_lines_cost_themselves_only(write):

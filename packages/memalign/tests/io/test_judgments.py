@@ -185,4 +185,5 @@ def test_a_judges_verdict_needs_a_source_as_feedback(out):
         with pytest.raises(InvalidRows, match=message):
             read_feedback([line | source])
     (row,) = read_feedback([line | {"source": "ana", "outputs": "Hm."}]).rows
-    assert (row.source, row.value) == ("ana", True)
+    assert row.source == "ana"
+    assert row.value is True

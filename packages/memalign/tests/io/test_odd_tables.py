@@ -73,7 +73,9 @@ def test_the_marks_of_a_table_are_found(tmp_path, name):
     text, columns = MARKS[name]
     (tmp_path / "f.csv").write_text(text, "utf-8")
     rows = read_feedback(tmp_path / "f.csv", value_type=BOOL, columns=columns).rows
-    assert (rows[0].id, rows[0].outputs, rows[0].value) == ("1", "Soon.", True)
+    assert rows[0].id == "1"
+    assert rows[0].outputs == "Soon."
+    assert rows[0].value is True
 
 
 @pytest.mark.parametrize("name", MARKS)
@@ -169,9 +171,12 @@ def test_words_for_nothing_are_nobodys_words(tmp_path, word):
     )
     first, second = read_feedback(path, value_type=BOOL).rows
     assert first.outputs == word
-    assert (first.rationale, first.source) == (None, "unknown")
+    assert first.rationale is None
+    assert first.source == "unknown"
     assert first.created_at is None
-    assert (second.value, second.rationale, second.source) == (None, "Cold.", "ana")
+    assert second.value is None
+    assert second.rationale == "Cold."
+    assert second.source == "ana"
 
 
 COLD = {"id": "1", "outputs": "a", "rationale": "Cold."}

@@ -74,8 +74,10 @@ def test_columns_may_change_places_and_hold_commas():
         "why": "So.",
     }
     (found,) = read_feedback([row], value_type=FLOAT, columns=columns).rows
-    assert (found.inputs, found.outputs) == ("question", "answer")
-    assert (found.value, found.rationale) == (1, "So.")
+    assert found.inputs == "question"
+    assert found.outputs == "answer"
+    assert found.value == 1
+    assert found.rationale == "So."
 
 
 CELLS = {
@@ -184,9 +186,12 @@ def test_times_structs_and_lists_are_read(path):
     other = {"id": "t-2", "inputs": None, "outputs": "Yes.", "value": False}
     path.write_bytes(parquet([one | more, other]))
     first, second = read_feedback(path).rows
-    assert (first.inputs, first.created_at) == (inputs, "2026-03-01T12:00:00+00:00")
+    assert first.inputs == inputs
+    assert first.created_at == "2026-03-01T12:00:00+00:00"
     assert first.meta == {"day": "2026-03-02", "price": 2.5}
-    assert (second.inputs, second.value, second.meta) == (None, False, {})
+    assert second.inputs is None
+    assert second.value is False
+    assert second.meta == {}
 
 
 def test_bytes_that_are_no_text_are_named(path):

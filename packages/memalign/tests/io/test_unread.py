@@ -182,7 +182,8 @@ def test_bare_nan_in_json_lines_is_absent(tmp_path):
     )
     first, second = read_feedback(path, value_type=BOOL).rows
     assert first.rationale is None
-    assert (second.value, second.outputs) == (None, [None, 1])
+    assert second.value is None
+    assert second.outputs == [None, 1]
     assert second.rationale == "Cold \ufffd."
 
 
