@@ -16,7 +16,7 @@ from memalign.memory.guard import guideline_fault, tidy
 from memalign.prompts.rendering import (
     DistilRecord,
     render_distil,
-    render_judge_system,
+    render_task,
 )
 from memalign.types import Guideline
 from memalign.values import ValueType
@@ -75,7 +75,8 @@ def test_any_value_is_one_line_that_reads_back(value):
 
 @pytest.mark.parametrize("writes", [True, False])
 def test_the_rationale_is_asked_for_before_the_value(writes):
-    system = render_judge_system(
+    system = render_task(
+        "judge_system",
         instructions="Good?",
         fields=("outputs",),
         value_type=ValueType.of(bool),

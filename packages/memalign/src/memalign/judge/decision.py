@@ -21,7 +21,7 @@ from memalign.prompts.fitting import fit_fields, fit_guidelines
 from memalign.prompts.rendering import (
     render_guideline_question,
     render_item,
-    render_verdict_question,
+    render_task,
 )
 from memalign.types import Finding, Guideline, Judgment
 from memalign.values import Value, ValueType, value_text
@@ -123,7 +123,8 @@ def decision_request(
 
 
 def _verdict_question(task: Task, guidelines: Sequence[Guideline]) -> Question:
-    text = render_verdict_question(
+    text = render_task(
+        "decide_verdict",
         instructions=task.instructions,
         fields=task.parts,
         value_type=task.value_type,

@@ -22,7 +22,7 @@ from memalign.models.base import ChatModel, ChatRequest, Limits
 from memalign.models.calls import Calls
 from memalign.models.resolve import resolve_embedding
 from memalign.prompts.fitting import fit_example, fit_fields, fit_guidelines
-from memalign.prompts.rendering import RenderedExample, render_item, render_judge_system
+from memalign.prompts.rendering import RenderedExample, render_item, render_task
 from memalign.types import Example, FeedbackKey, Finding
 from memalign.values import ValueType
 
@@ -135,7 +135,8 @@ def _stable(task: Task, memory: Memory, limits: Limits) -> tuple[Prompt, int]:
 
     def make() -> tuple[Prompt, int]:
         guidelines, omitted = fit_guidelines(memory.semantic, room)
-        system = render_judge_system(
+        system = render_task(
+            "judge_system",
             instructions=task.instructions,
             fields=task.parts,
             value_type=task.value_type,

@@ -22,14 +22,13 @@ from memalign.content.encoding import (
     estimate_tokens,
     shorten,
 )
-from memalign.content.text import SHAPED, shape_of
-from memalign.prompts.rendering import DistilRecord, RenderedExample, render_answer
+from memalign.content.text import shape_of
+from memalign.prompts.rendering import DistilRecord, RenderedExample
 from memalign.prompts.trace_text import counted, outline, tree_lines
 from memalign.types import Guideline
 from memalign.values import Value
 
 __all__ = [
-    "Cut",
     "FeedbackRecord",
     "FittedFields",
     "cut",
@@ -85,29 +84,27 @@ def fit_fields(content: Mapping[str, object], tokens: int) -> FittedFields:
         tokens: The room for all of them.
     """
     fields: dict[str, str] = {}
-    too_long = []
+    sizes: dict[str, int] = {}
     for name, value in content.items():
         text = whole(name, value, tokens)
-        if text is None:
-            too_long.append(name)
+        size = tokens + 1
+        if text is not None:
+            size = estimate_tokens(text)
+        sizes[name] = size
         fields[name] = text or ""
-    if not too_long and estimate_tokens(*fields.values()) <= tokens:
-        return FittedFields(fields)
-    sizes = {name: estimate_tokens(text) for name, text in fields.items()}
-    more = tokens + 1
-    sizes |= dict.fromkeys(too_long, more)
     notes: list[str] = []
     room = tokens
     waiting = sorted(sizes, key=sizes.__getitem__, reverse=True)
     while waiting:
         share = room // len(waiting)
         name = waiting.pop()
-        if sizes[name] <= share:
-            room -= sizes[name]
-        else:
-            room -= share
-            fields[name], note = cut(name, content[name], share)
+        size = sizes[name]
+        if size > share:
+            size = share
+            value = content[name]
+            fields[name], note = cut(name, value, share)
             notes.append(note)
+        room -= size
     return FittedFields(fields, tuple(notes))
 
 
@@ -122,28 +119,21 @@ def fit_example(
         label: The label that counts.
         tokens: The room for the fields, and again for the words.
     """
-
-    def fits(length: int) -> bool:
-        encoded = encode(words[:length])
-        return estimate_tokens(encoded) <= tokens
-
-    length = _largest(fits, len(words))
-    comment = words[:length]
     fields, notes = fit_fields(content, tokens)
-    if comment != words:
-        note = _truncated("the comment", words, comment)
-        notes = (*notes, note)
-    answer = render_answer(comment, label)
+    # Not the form of a judge's answer: a weak model took an example's words for its own reason.
+    answer = "Expert:"
+    if label is not None:
+        value = encode(label)
+        answer += f" {value}."
+    if words:
+        said, missing = fit_fields({"the comment": words}, tokens)
+        comment = said["the comment"]
+        answer += f" Comment: {comment}"
+        notes += missing
     pairs = fields.items()
     named = tuple(pairs)
     example = RenderedExample(fields=named, answer=answer)
     return example, notes
-
-
-def _truncated(name: str, whole: str, kept: str) -> str:
-    before = len(whole)
-    after = len(kept)
-    return f"{name} truncated from {before:,} to {after:,} characters"
 
 
 # -- feedback ----------------------------------------------------------------------------------
@@ -165,20 +155,16 @@ def fit_records(
         fits: Whether a prompt has room for encoded records.
         most: Tokens of one text at most.
     """
-
-    def encoded(case: int, words: int = _LONGEST) -> list[DistilRecord]:
-        return [_encoded(record, case, words) for record in records]
-
-    full = encoded(most)
-    if fits(full):  # nearly always
-        return full
-    case = 0
+    case = most
     words = _LONGEST
-    if fits(encoded(0)):
-        case = _largest(lambda tokens: fits(encoded(tokens)), most)
-    else:
-        words = _largest(lambda tokens: fits(encoded(0, tokens)), _LONGEST)
-    return encoded(case, words)
+    while True:
+        encoded = [_encoded(record, case, words) for record in records]
+        if fits(encoded) or words < USEFUL:
+            return encoded
+        if case >= USEFUL:
+            case = case * 3 // 4
+        else:
+            words //= 2
 
 
 def _encoded(record: FeedbackRecord, case: int, words: int) -> DistilRecord:
@@ -195,11 +181,14 @@ def _encoded(record: FeedbackRecord, case: int, words: int) -> DistilRecord:
             return None
         return _within("", value, tokens)
 
+    fields: list[tuple[str, str]] = []
+    for name, value in record.content:
+        text = _within(name, value, case)
+        field = (name, text)
+        fields.append(field)
     return DistilRecord(
         label=record.label,
-        fields=tuple(
-            (name, _within(name, value, case)) for name, value in record.content
-        ),
+        fields=tuple(fields),
         judge=text_of(record.judge, case),
         judge_rationale=text_of(record.judge_rationale, case),
         value=text_of(record.value, words),
@@ -214,21 +203,8 @@ def _within(name: str, value: object, tokens: int) -> str:
         return text
     if tokens < USEFUL:
         return encode("[left out: too long]")
-    return cut(name, value, tokens).text
-
-
-def _largest(fits: Callable[[int], bool], most: int) -> int:
-    """Return the largest number up to `most` that fits; 0 is taken to fit."""
-    if fits(most):  # nearly always
-        return most
-    least = 0
-    while most - least > 1:
-        middle = (least + most) // 2
-        if fits(middle):
-            least = middle
-        else:
-            most = middle
-    return least
+    text, _ = cut(name, value, tokens)
+    return text
 
 
 # -- guidelines --------------------------------------------------------------------------------
@@ -252,8 +228,6 @@ def fit_guidelines(
         nearest: How alike each is to what is shown beside it, by its id. After pinned ones the
             most alike go first then.
     """
-    if guideline_tokens(*guidelines) <= tokens:  # nearly always
-        return tuple(guidelines), ()
 
     def rank(guideline: Guideline) -> tuple[bool, float, bool, int]:
         likeness = nearest.get(guideline.id, 0.0)
@@ -291,13 +265,6 @@ def guideline_tokens(*guidelines: Guideline) -> int:
 # -- one field ---------------------------------------------------------------------------------
 
 
-class Cut(NamedTuple):
-    """A field in fewer tokens, and what is missing in words."""
-
-    text: str
-    note: str
-
-
 def whole(name: str, value: object, tokens: int) -> str | None:
     """Return a field as a prompt shows it, or None if it is certainly longer and not encoded.
 
@@ -306,7 +273,7 @@ def whole(name: str, value: object, tokens: int) -> str | None:
         value: What it holds.
         tokens: Its room.
     """
-    shape = shape_of(name, value) if name in SHAPED else None
+    shape = shape_of(name, value)
     if isinstance(shape, SpanTree):
         lines = tree_lines(shape)
         return _joined(lines, tokens)
@@ -315,13 +282,14 @@ def whole(name: str, value: object, tokens: int) -> str | None:
         return _joined(lines, tokens)
     # A text over the whole budget is cut in any case: to encode megabytes of it first would hold
     # everybody up.
-    if isinstance(value, str) and len(value) > tokens * BYTES_PER_TOKEN:
+    longest = tokens * BYTES_PER_TOKEN
+    if isinstance(value, str) and len(value) > longest:
         return None
     return encode(value)
 
 
-def cut(name: str, value: object, tokens: int) -> Cut:
-    """Return a field in about so many tokens.
+def cut(name: str, value: object, tokens: int) -> tuple[str, str]:
+    """Return a field in about so many tokens, and what is missing in words.
 
     Args:
         name: The field.
@@ -336,8 +304,10 @@ def cut(name: str, value: object, tokens: int) -> Cut:
     if not isinstance(value, str):
         value = encode(value)
     text = shorten(value, tokens)
-    note = _truncated(name, value, text)
-    return Cut(text, note)
+    before = len(value)
+    after = len(text)
+    note = f"{name} truncated from {before:,} to {after:,} characters"
+    return text, note
 
 
 def _joined(lines: Iterable[str], tokens: int) -> str | None:
@@ -352,24 +322,20 @@ def _joined(lines: Iterable[str], tokens: int) -> str | None:
     return "\n".join(kept)
 
 
-def _cut_tree(tree: SpanTree, tokens: int) -> Cut:
+def _cut_tree(tree: SpanTree, tokens: int) -> tuple[str, str]:
     """Show all spans with their values cut to one length, or an outline if that is too long."""
-    spans = counted(len(tree.spans), "span")
+    count = len(tree.spans)
+    spans = counted(count, "span")
     over = f"{spans} are over the budget of {tokens:,} tokens"
-
-    def within(room: int) -> str | None:
+    room = tokens
+    while room > SHORT:
         lines = tree_lines(tree, room)
-        return _joined(lines, tokens)
-
-    def fits(room: int) -> bool:
-        return within(room) is not None
-
-    room = _largest(fits, tokens)
-    text = within(room)
-    if text is None or room <= SHORT:
-        text = outline(tree, tokens)
-        return Cut(text, f"trace in outline: {over}")
-    return Cut(text, f"trace: {over}, and long values in them are cut")
+        text = _joined(lines, tokens)
+        if text is not None:
+            return text, f"trace: {over}, and long values in them are cut"
+        room = room * 3 // 4
+    text = outline(tree, tokens)
+    return text, f"trace in outline: {over}"
 
 
 # -- turns of a conversation -------------------------------------------------------------------
@@ -382,76 +348,74 @@ def _turn_lines(turns: Sequence[Turn]) -> Iterator[str]:
         yield _turn_line(number, turn)
 
 
-def _turn_line(number: int, turn: Turn, tokens: int | None = None) -> str:
-    parts: dict[str, object] = {}
-    if turn.content is not None:
-        parts[""] = turn.content
-    if turn.calls:
-        parts["calls "] = turn.calls
-    if turn.rest:
-        parts["with "] = turn.rest
-    room = tokens
-    if tokens is not None and parts:
-        room = tokens // len(parts)
-    texts: list[str] = []
+def _turn_line(number: int, turn: Turn, tokens: int = _LONGEST) -> str:
+    parts = {
+        "": turn.content,
+        "calls ": turn.calls or None,
+        "with ": turn.rest or None,
+    }
+    held: dict[str, object] = {}
     for word, value in parts.items():
+        if value is not None:
+            held[word] = value
+    count = max(len(held), 1)
+    room = tokens // count
+    who = str(number)
+    if turn.role:
+        who += f" {turn.role}"
+    texts: list[str] = []
+    for word, value in held.items():
         encoded = encode_within(value, room)
         texts.append(f"{word}{encoded}")
     said = " ".join(texts)
-    who = str(number)
-    if turn.role:
-        who = f"{number} {turn.role}"
     return f"{who}: {said}"
 
 
-def _cut_turns(turns: Sequence[Turn], tokens: int) -> Cut:
-    """Keep the first turns, and the last ones with twice the room: the subject, and the end.
+def _cut_turns(turns: Sequence[Turn], tokens: int) -> tuple[str, str]:
+    """Keep the first turns, and twice as many of the last: the subject, and the end.
 
     The first and the last turn always stay; one that takes more than a quarter of the room is cut.
     """
     count = len(turns)
     quarter = (tokens - 20) // min(count, 4)
     most = max(quarter, 40)
-    front: list[str] = []
-    back: list[str] = []  # the last turn first
-    front_tokens = 0
-    back_tokens = 0
+    lines: dict[int, str] = {}
+    used = 20
     long = 0
-    while len(front) + len(back) < count:
-        at_end = back_tokens <= 2 * front_tokens
-        number = len(front) + 1
-        if at_end:
-            number = count - len(back)
-        turn = turns[number - 1]
+
+    def distance(place: int) -> int:
+        from_start = 2 * place + 1
+        from_end = count - 1 - place
+        return min(from_start, from_end)
+
+    places = range(count)
+    ends_first = sorted(places, key=distance)
+    for place in ends_first:
+        number = place + 1
+        turn = turns[place]
         line = _turn_line(number, turn, most)
-        size = estimate_tokens(line)
-        used = front_tokens + back_tokens + size + 20
-        if used > tokens and front and back:
+        used += estimate_tokens(line)
+        if used > tokens and len(lines) > 1:
             break
-        if at_end:
-            back.append(line)
-            back_tokens += size
-        else:
-            front.append(line)
-            front_tokens += size
-        said = encode([turn.content, turn.calls, turn.rest])
-        long += estimate_tokens(said) > most
+        lines[place] = line
+        full = _turn_line(number, turn)
+        long += line != full
     notes: list[str] = []
-    shown = [counted(count, "turn"), *front]
-    first = len(front) + 1
-    last = count - len(back)
-    if first <= last:
-        left_out = f"turn {last}"
-        if first < last:
-            left_out = f"turns {first} to {last}"
-        note = f"{left_out} of {count} left out"
+    shown = [lines[place] for place in sorted(lines)]
+    left_out = count - len(lines)
+    if left_out:
+        kept = next(place for place in places if place not in lines)
+        first = kept + 1
+        last = kept + left_out
+        note = f"turns {first} to {last} of {count} left out"
         notes.append(note)
-        shown.append(f"… {note}")
-    shown += reversed(back)
+        shown.insert(kept, f"… {note}")
     if long:
         long_turns = counted(long, "long turn")
         notes.append(f"{long_turns} cut")
+    total = counted(count, "turn")
+    shown.insert(0, total)
     text = "\n".join(shown)
     noted = ", ".join(notes)
     over = f"over the budget of {tokens:,} tokens"
-    return Cut(text, f"conversation: {noted}: {over}")
+    return text, f"conversation: {noted}: {over}"

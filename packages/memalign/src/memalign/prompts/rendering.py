@@ -12,13 +12,12 @@ import json
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from memalign.content.encoding import encode
 from memalign.types import Guideline
-from memalign.values import Value, ValueType
+from memalign.values import ValueType
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -28,13 +27,11 @@ __all__ = [
     "RenderedExample",
     "judging_prompts_hash",
     "render",
-    "render_answer",
     "render_distil",
     "render_guideline_question",
     "render_item",
-    "render_judge_system",
     "render_merge",
-    "render_verdict_question",
+    "render_task",
     "values_in_words",
 ]
 
@@ -115,25 +112,27 @@ def values_in_words(value_type: ValueType) -> str:
 # -- judging -----------------------------------------------------------------------------------
 
 
-def render_judge_system(
+def render_task(
+    name: Literal["judge_system", "decide_verdict"],
     *,
     instructions: str,
     fields: Sequence[str],
     value_type: ValueType,
     guidelines: Sequence[Guideline],
-    writes: bool,
+    writes: bool = False,
 ) -> str:
-    """Return the system message of a judge: task, form of the answer, guidelines.
+    """Return what a model is asked for the verdict on an item, which it reads apart.
 
     Args:
+        name: The system message of a chat model, or the question to a decision model.
         instructions: The author's text.
         fields: The parts of an item that it names.
         value_type: What may be answered.
         guidelines: Those in force.
-        writes: Whether the model can write findings; else it gives one sentence and the value.
+        writes: Whether a chat model can write findings; else it gives one sentence and the value.
     """
     return render(
-        "judge_system",
+        name,
         **_task(instructions, value_type),
         fields=fields,
         guidelines=guidelines,
@@ -158,36 +157,6 @@ def render_item(
         fields=fields.items(),
         examples=examples,
         facts=facts,
-    )
-
-
-def render_answer(rationale: str, value: Value | None) -> str:
-    """Return what experts said of a past case.
-
-    It has another form than a judge's answer, because a weak model took an example's words for its
-    own reason.
-    """
-    answer = "Expert:"
-    if value is not None:
-        answer += f" {encode(value)}."
-    if rationale:
-        answer += f" Comment: {encode(rationale)}"
-    return answer
-
-
-def render_verdict_question(
-    *,
-    instructions: str,
-    fields: Sequence[str],
-    value_type: ValueType,
-    guidelines: Sequence[Guideline],
-) -> str:
-    """Return what a decision model is asked for the verdict on an item, which it reads apart."""
-    return render(
-        "decide_verdict",
-        **_task(instructions, value_type),
-        fields=fields,
-        guidelines=guidelines,
     )
 
 

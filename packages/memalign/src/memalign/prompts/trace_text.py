@@ -42,7 +42,7 @@ def outline(tree: SpanTree, tokens: int) -> str:
     named: dict[str, str] = {}
     most_telling = sorted(tree.spans, key=_rank)
     for span in most_telling:
-        line = _outlined(span)
+        line = _span_line(span)
         used += estimate_tokens(line)
         if used > tokens:
             break
@@ -83,17 +83,6 @@ def _rank(span: Span) -> tuple[bool, int]:
     failed = span.status == "error"
     first = failed or span.depth == 0
     return not first, span.depth
-
-
-def _outlined(span: Span) -> str:
-    line = _span_line(span)
-    size = 0
-    for _, value in _span_parts(span):
-        encoded = encode(value)
-        size += len(encoded)
-    if size:
-        return f"{line}, holds {size:,} characters"
-    return f"{line}, empty"
 
 
 def _facts(tree: SpanTree) -> str:
