@@ -45,8 +45,7 @@ class MemAlign:
             feedback_value_type=bool,
         )
         self.optimizer = MemAlignOptimizer(
-            reflection_lm=model,
-            embedding_model="openai:/text-embedding-3-small",
+            reflection_lm=model, embedding_model="openai:/text-embedding-3-small"
         )
         self.traces = [_trace(row) for row in setup["rows"]]
         warmed = self.judge.align(self.traces[:2], self.optimizer)

@@ -54,11 +54,9 @@ class AskingModel:
             }
             raise ModelRejected("nobody has answered this prompt yet")
         self.used[key] = {"prompt": key, "answer": answer}
-        return ChatReply(
-            data=answer,
-            text=json.dumps(answer),
-            usage=Usage(calls=1),
-        )
+        text = json.dumps(answer)
+        usage = Usage(calls=1)
+        return ChatReply(data=answer, text=text, usage=usage)
 
 
 def ask_in_stages(model: AskingModel) -> None:

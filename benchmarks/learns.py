@@ -41,6 +41,9 @@ FIELDS = ("inputs", "outputs", "expectations")
 MANY_GROUPS = 20
 """From so many on, the groups of the taught cases are not among the judged ones."""
 PARTS = 10  # one group has at most a tenth of what is taught
+TAUGHT = (
+    50  # cases to teach in a run; half of all if there are fewer than twice as many
+)
 UNSEEN = 100  # cases to judge in a run
 JUDGES = ("zero-shot", "memalign")
 METHODS = (*JUDGES, *BASELINES)
@@ -101,7 +104,7 @@ def draws_of(settings: argparse.Namespace) -> Iterator[Draw]:
         labelled[judge] = LabelledCases.of(judge, rows)
     for run in range(settings.runs):
         for judge, cases in labelled.items():
-            yield drawn(judge, cases, run, settings)
+            yield drawn(judge, cases, run, settings.data)
 
 
 def fields_of(rows: Sequence[ma.Feedback]) -> str:
@@ -116,9 +119,7 @@ def fields_of(rows: Sequence[ma.Feedback]) -> str:
     return "\n".join(lines)
 
 
-def drawn(
-    judge: ma.Judge, cases: LabelledCases, run: int, settings: argparse.Namespace
-) -> Draw:
+def drawn(judge: ma.Judge, cases: LabelledCases, run: int, data: Path) -> Draw:
     """Draw what a run of a task teaches and judges."""
     task = judge.name
     name = f"{task} {run}"
@@ -126,14 +127,14 @@ def drawn(
     pools = pools_of(cases.examples)
     rng.shuffle(pools)
     half = len(cases.labels) // 2
-    count = min(settings.taught, half)
+    count = min(TAUGHT, half)
     ids = taken(pools, count, rng)
     unseen = list(chain.from_iterable(pools))
     rng.shuffle(unseen)
     return Draw(
         task=task,
         name=name,
-        folder=Path(settings.data, "judged", task, str(run)),
+        folder=data / "judged" / task / str(run),
         judge=judge,
         rows=[row for row in cases.rows if row.id in ids],
         taught=[case for case in cases.examples if case.id in ids],
@@ -320,7 +321,6 @@ def main() -> None:
     options.add_argument("data", type=Path, help="the folder that fetch.py makes")
     options.add_argument("--tasks", nargs="+", help="all in the folder without it")
     options.add_argument("--methods", nargs="+", choices=METHODS, default=METHODS)
-    options.add_argument("--taught", type=int, default=50, help="cases in a run")
     options.add_argument("--runs", type=int, default=1)
     options.add_argument("--model")
     options.add_argument("--dry-run", action="store_true", help="say what it costs")

@@ -56,11 +56,8 @@ def memory(count: int) -> ma.Memory:
             value=number % 3 == 0,
             rationale=f"Name the day of {number}.",
         )
-        case = Case(
-            example=example,
-            annotations=(annotation,),
-            vector=vector.tobytes(),
-        )
+        kept = vector.tobytes()
+        case = Case(example=example, annotations=(annotation,), vector=kept)
         cases.append(case)
     embedding = HashEmbedding()
     return ma.Memory(cases=tuple(cases), embedding_model=embedding.name)

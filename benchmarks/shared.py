@@ -14,10 +14,8 @@ Cells = Sequence[object]
 
 def parser_of(description: str | None) -> argparse.ArgumentParser:
     """Return a parser whose help is the script's docstring, with its line breaks."""
-    return argparse.ArgumentParser(
-        description=description,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    form = argparse.RawDescriptionHelpFormatter
+    return argparse.ArgumentParser(description=description, formatter_class=form)
 
 
 def read_lines(path: Path) -> list[Line]:

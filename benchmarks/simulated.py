@@ -299,11 +299,7 @@ def _case_of(text: str) -> SimulatedCase:
     for key, sentence in REPLIES.items():
         if sentence in rest:
             said.add(key)
-    return SimulatedCase(
-        number=int(number[1]),
-        topic=about,
-        said=frozenset(said),
-    )
+    return SimulatedCase(int(number[1]), about, frozenset(said))
 
 
 def _rules_in(text: str) -> Rules:

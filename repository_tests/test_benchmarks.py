@@ -188,7 +188,7 @@ def test_every_source_has_a_reader_a_licence_and_a_revision() -> None:
 COLOURS = ("red", "blue", "green", "grey")
 
 
-def data_of(folder: Path, cases: int = 60) -> Path:
+def data_of(folder: Path, cases: int) -> Path:
     """Two small tasks: replies that are good where they have a date, and pairs of which
     the longer one is better."""
     folder.mkdir()
@@ -252,10 +252,10 @@ def cells(table: str, task: str, method: str) -> list[str]:
 
 
 def test_what_needs_no_model_is_compared_on_the_same_cases(tmp_path: Path) -> None:
-    data = data_of(tmp_path / "data")
+    data = data_of(tmp_path / "data", cases=80)
     methods = ("--methods", "majority", "neighbours", "features", "words")
-    table = benchmark("learns.py", data, "--taught", 20, "--runs", 2, *methods).stdout
-    assert cells(table, "pairs", "features")[1:3] == ["80", "1.00 [0.90, 1.00]"]
+    table = benchmark("learns.py", data, "--runs", 2, *methods).stdout
+    assert cells(table, "pairs", "features")[1:3] == ["80", "1.00 [0.92, 1.00]"]
     assert float(cells(table, "replies", "majority")[2][:4]) < 0.7
     assert re.match(
         r"\+\d+ \[\+\d+, \+\d+\]; \d+, 0$", cells(table, "pairs", "features")[3]
@@ -266,7 +266,7 @@ def test_a_judge_learns_and_a_run_that_was_killed_goes_on(tmp_path: Path) -> Non
     data = data_of(tmp_path / "data", cases=40)
     with loopback.Loopback(chat, latency=0.3) as server:
         model = f"openai:m@{server.base_url}"
-        arguments = [data, "--taught", "20", "--model", model]
+        arguments = [data, "--model", model]
         command = [sys.executable, str(BENCHMARKS / "learns.py"), *map(str, arguments)]
         environment = {**os.environ, "OPENAI_API_KEY": "not-needed"}
         running = subprocess.Popen(
@@ -299,10 +299,9 @@ def test_a_judge_learns_and_a_run_that_was_killed_goes_on(tmp_path: Path) -> Non
 
 
 def test_a_dry_run_says_calls_and_dollars_and_asks_nothing(tmp_path: Path) -> None:
-    data = data_of(tmp_path / "data")
-    table = benchmark(
-        "learns.py", data, "--taught", 20, "--model", "openai:gpt-4.1-mini", "--dry-run"
-    ).stdout
+    data = data_of(tmp_path / "data", cases=80)
+    arguments = ("--model", "openai:gpt-4.1-mini", "--dry-run")
+    table = benchmark("learns.py", data, *arguments).stdout
     counts = {row[0]: row for row in rows_of(table)}
     assert counts["zero-shot"][1] == "80"
     assert counts["memalign"][1] == "82"
