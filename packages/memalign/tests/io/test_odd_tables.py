@@ -257,6 +257,32 @@ def test_a_text_is_the_same_case_through_every_door(tmp_path, text):
         assert str(value).lower() == "false"
 
 
+NAMES = [
+    "ID,Outputs,VALUE,Created At",
+    "Id , outputs\u00a0, value:,createdAt",
+    "id\u200b,\ufeffoutputs,Value?,created-at",
+]
+
+
+@pytest.mark.parametrize("header", NAMES)
+def test_a_field_is_known_in_other_letters_and_signs(tmp_path: Path, header: str):
+    path = tmp_path / "f.csv"
+    path.write_text(f"Export of May\n{header}\n7,Soon.,true,2026-05-01\n", "utf-8")
+    frame = pd.DataFrame([["7", "Soon.", True, "2026-05-01"]])
+    frame.columns = header.split(",")
+    for rows in (path, frame, frame.to_dict("records")):
+        (row,) = read_feedback(rows, value_type=BOOL).rows
+        assert (row.id, row.outputs, row.value) == ("7", "Soon.", True)
+        assert row.created_at is not None
+
+
+def test_a_column_of_the_fields_own_name_counts_before_all_others():
+    row = {"ID": "x", "id": "7", "outputs": "Soon.", "Value": 3, "label": True}
+    (read,) = read_feedback([row], value_type=BOOL, columns={"value": "label"}).rows
+    assert (read.id, read.value) == ("7", True)
+    assert read.meta == {"ID": "x", "value (column)": 3}
+
+
 # -- sheets ----------------------------------------------------------------------------
 
 TABLE: list[list[Any]] = [

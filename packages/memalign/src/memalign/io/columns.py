@@ -156,6 +156,11 @@ def nearest(columns: Iterable[str]) -> dict[str, str]:
 
 
 @lru_cache(maxsize=1000)
+def _form_of(column: str) -> str:
+    return column_form(column[:_LONGEST])
+
+
+@lru_cache(maxsize=1000)
 def _field_near(column: str) -> str | None:
     name = column_form(column)
     if name not in _FIELD_BY_NAME:
@@ -209,6 +214,25 @@ class Columns:
         column_of_ids = checked.get("id", "id")
         self.ids = frozenset(("id", column_of_ids))
         self.read = frozenset((*FIELDS, *self._fields))
+
+    def spelled(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a row with `Created At`, `ID` and the like under the names of their fields.
+
+        A column of exactly that name, or the first of several, is the field.
+        """
+        spelled: dict[str, Any] = {}
+        for column, value in row.items():
+            field = self.field_of(column)
+            is_taken = field in row or field in spelled
+            spelled[column if is_taken else field] = value
+        return spelled
+
+    def field_of(self, column: str) -> str:
+        """Return the field that a column names in other letters or signs; else the column."""
+        if column in self.read:
+            return column
+        field = _form_of(column)
+        return field if field in FIELDS else column
 
     def renamed(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """Return a row by its fields.

@@ -89,7 +89,7 @@ def _mark_of(first: Sequence[str], columns: Columns) -> str:
 
 def _known(cells: Sequence[Any], columns: Columns) -> int:
     """Return how many names of columns that are read stand in a row."""
-    names = {str(cell).strip() for cell in cells}
+    names = {columns.field_of(str(cell).strip()) for cell in cells}
     known = names & columns.read
     return len(known)
 

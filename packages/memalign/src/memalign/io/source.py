@@ -164,6 +164,13 @@ class RowSource:
         )
 
     def _read(self) -> ReadRows:
+        for row in self._given():
+            if isinstance(row, RowError):
+                yield row
+            else:
+                yield replace(row, fields=self.columns.spelled(row.fields))
+
+    def _given(self) -> ReadRows:
         if isinstance(self.items, str | Path):
             path = path_of(self.items)
             return never_empty(str(self.items), _file_rows(path, self.columns))
