@@ -274,6 +274,8 @@ def test_a_field_is_known_in_other_letters_and_signs(tmp_path: Path, header: str
         (row,) = read_feedback(rows, value_type=BOOL).rows
         assert (row.id, row.outputs, row.value) == ("7", "Soon.", True)
         assert row.created_at is not None
+    judge, _ = scripted(instructions="Good? {{ outputs }}")
+    assert list(judge.predict_batch(frame)["id"]) == ["7"]
 
 
 def test_a_column_of_the_fields_own_name_counts_before_all_others():

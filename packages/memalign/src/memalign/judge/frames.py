@@ -281,12 +281,11 @@ def _rows(frame: Any, renamed: Mapping[str, str]) -> Iterable[Row | RowError]:
     """Return the rows of a frame with nothing but an id and fields of content."""
     import narwhals as nw
 
-    table = read_frame(frame, Columns(renamed))
-    columns: dict[str, str] = {}
-    for field in ("id", *CONTENT_FIELDS):
-        name = renamed.get(field, field)
-        if name in table.columns:
-            columns[field] = name
+    known = Columns(renamed)
+    table = read_frame(frame, known)
+    named = known.renamed(known.spelled({name: name for name in table.columns}))
+    wanted = ("id", *CONTENT_FIELDS)
+    columns = {field: named[field] for field in wanted if field in named}
     if not columns.keys() & set(CONTENT_FIELDS):
         names = list(map(str, table.columns))
         raise unmapped("the frame", ("inputs", "outputs"), names, renamed)
