@@ -41,9 +41,8 @@ FIELDS = ("inputs", "outputs", "expectations")
 MANY_GROUPS = 20
 """From so many on, the groups of the taught cases are not among the judged ones."""
 PARTS = 10  # one group has at most a tenth of what is taught
-TAUGHT = (
-    50  # cases to teach in a run; half of all if there are fewer than twice as many
-)
+TAUGHT = 50
+"""Cases to teach in a run; half of all if there are fewer than twice as many."""
 UNSEEN = 100  # cases to judge in a run
 JUDGES = ("zero-shot", "memalign")
 METHODS = (*JUDGES, *BASELINES)
