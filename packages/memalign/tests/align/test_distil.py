@@ -30,9 +30,10 @@ from memalign.testing import ScriptedAnswer, ScriptedChatModel
 from tests.support.invariants import check_memory
 from tests.support.keys import keys
 from tests.support.learning import bare, learn, states
-from tests.support.lists import ids, kinds, rules, table, texts
+from tests.support.lists import ids, kinds, table, texts
 from tests.support.rows import RawRow
 from tests.support.scripted import by_kind, case, change, records_in
+from tests.support.world import said
 
 _RECORD = re.compile(r"^(F\d+) <<<.*?answer (\w+)\"", re.DOTALL | re.MULTILINE)
 
@@ -68,12 +69,7 @@ def provider_judge(
 
 def spoken(cases: Iterable[int | str]) -> list[RawRow]:
     """Rows with a label, and with words that only this row has."""
-    rows: list[RawRow] = []
-    for n in cases:
-        row = {"id": f"t-{n}", "inputs": f"question {n}", "outputs": f"answer {n}"}
-        words = f"It should name matter {n}, says ana."
-        rows.append(row | {"source": "ana", "value": True, "rationale": words})
-    return rows
+    return [said(n, f"It should name matter {n}.", value=True) for n in cases]
 
 
 def all_learned(judge: Judge) -> bool:
@@ -115,11 +111,11 @@ class TestWords:
 class TestMerging:
     @staticmethod
     def merging(
-        text: str, *guidelines: str, size: int = 2, **answers: Any
+        text: str, *guidelines: str, **answers: Any
     ) -> tuple[Judge, ScriptedChatModel]:
         """A judge whose guidelines of these ids are merged into one text."""
         merged = {"guidelines": [{"text": text, "from": list(guidelines)}]}
-        return provider_judge(merged=merged, shard_size=size, **answers)
+        return provider_judge(merged=merged, shard_size=2, **answers)
 
     def test_what_calls_wrote_side_by_side_is_merged_until_one_of_it_is_forgotten(
         self,
@@ -161,25 +157,18 @@ class TestMerging:
         assert "G1: Be kind." not in model.requests[-1].user
         assert memory.status(memory.guideline("G1")) == "active"
 
-    def test_a_memory_over_its_budget_is_merged(self):
-        all_of_it = [f"G{n}" for n in range(1, 61)]
-        judge, model = self.merging("Be brief.", *all_of_it, size=50, changes=wordy)
-        judge = learn(judge, spoken(range(40))).judge
-        assert kinds(model) == ["changes"]
-        judge = learn(judge, spoken(range(40, 80))).judge
-        assert kinds(model, 1) == ["changes", "merged"]
-        assert "Be brief." in rules(judge)
-
-    def test_guidelines_that_nothing_merged_are_merged_again_once_they_grew_by_a_quarter(
+    def test_a_memory_over_its_budget_is_merged_and_again_once_it_grew_by_a_quarter(
         self,
     ):
         judge, model = provider_judge(changes=wordy, shard_size=100)
-        judge = learn(judge, spoken(range(70))).judge
-        assert kinds(model) == ["changes", "merged"]
+        judge = learn(judge, spoken(range(40))).judge
+        assert kinds(model) == ["changes"]
+        judge = learn(judge, spoken(range(40, 70))).judge
+        assert kinds(model, 1) == ["changes", "merged"]
         judge = learn(judge, spoken(range(70, 73))).judge
-        assert kinds(model, 2) == ["changes"], "the same seventy would be asked about"
+        assert kinds(model, 3) == ["changes"], "the same seventy would be asked about"
         learn(judge, spoken(range(73, 110)))
-        assert kinds(model, 3) == ["changes", "merged"]
+        assert kinds(model, 4) == ["changes", "merged"]
 
     @pytest.mark.parametrize(
         "row",

@@ -33,7 +33,6 @@ from tests.support.learning import (
     row,
     states,
     taught,
-    without,
     words_in,
 )
 from tests.support.lists import ids, kinds, rules, table
@@ -208,20 +207,6 @@ class TestSupportAndRevise:
         assert in_force(forgot, "text", "supported_by") == [bens]
         other = judge.unalign("t-2").judge
         assert in_force(other, "id", "supported_by") == [("G1", keys("t-1@ana"))]
-
-    def test_a_withdrawn_revision_restores_the_older_text(self):
-        text = "Be kind, unless they shout."
-        judge = stepwise(
-            [change("ADD", "F1", text=RULE)],
-            [change("REVISE", "F1", text=text, guideline="G1")],
-            rows=self.rows,
-        )
-        both = keys("t-1@ana", "t-2@ben")
-        assert in_force(judge, "id", "supported_by") == [("G2", both)]
-        assert judge.memory.status(judge.memory.guideline("G1")) == "superseded"
-        forgot = judge.unalign("t-2").judge
-        assert in_force(forgot, "id", "text") == [("G1", RULE)]
-        assert without(judge.memory, "t-2").semantic == forgot.memory.semantic
 
     def test_only_one_of_two_revisions_is_taken(self):
         revisions = [

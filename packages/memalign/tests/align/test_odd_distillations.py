@@ -16,20 +16,18 @@ from memalign.testing import ScriptedChatModel
 from memalign.types import Usage
 from tests.support.learning import bare, learn, states
 from tests.support.lists import texts
-from tests.support.rows import RawRow
 from tests.support.scripted import change
-
-
-def row(n: int) -> RawRow:
-    content = {"inputs": f"question {n}", "outputs": f"answer {n}"}
-    said = {"value": n % 2 == 0, "rationale": f"It should name matter {n}, says ana."}
-    return {"id": f"t-{n}", "source": "ana"} | content | said
-
+from tests.support.world import said
 
 RULES = [
     "When matter 1 comes up, say so at once.",
     "When matter 2 comes up, say so at once.",
     "When matter 3 comes up, say so at once.",
+]
+ROWS = [
+    said(1, "It should name matter 1.", value=False),
+    said(2, "It should name matter 2.", value=True),
+    said(3, "It should name matter 3.", value=False),
 ]
 GOOD = [change("ADD", f"F{n}", text=text) for n, text in enumerate(RULES, 1)]
 
@@ -45,7 +43,7 @@ def learned(text: str) -> list[str]:
         return ChatReply(data=data, text=text, usage=Usage(calls=1))
 
     model = ScriptedChatModel(answer)
-    result = learn(bare(model=model)[0], [row(1), row(2), row(3)])
+    result = learn(bare(model=model)[0], ROWS)
     assert len(model.requests) == 1
     rules = sorted(texts(result.guidelines))
     assert rules != RULES or {*states(result.judge).values()} == {"learned"}
