@@ -185,7 +185,10 @@ def grows_with_its_length(
 @pytest.mark.parametrize("name", READERS)
 def test_a_text_of_a_million_characters_takes_its_length(name):
     def work(length: int) -> Callable[[], object]:
-        texts = [(piece * (length // len(piece) + 1))[:length] for piece in PIECES]
+        texts = []
+        for piece in PIECES:
+            times = length // len(piece) + 1
+            texts.append((piece * times)[:length])
         texts += [text[:-1] + "x" for text in texts[:24]]
         return lambda: list(map(READERS[name], texts))
 

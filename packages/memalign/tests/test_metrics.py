@@ -23,7 +23,8 @@ from memalign.metrics import (
 pairs_of_labels = st.lists(
     st.tuples(st.sampled_from("ABC"), st.sampled_from("ABC")), max_size=40
 )
-pairs_of_scores = st.lists(st.tuples(st.integers(1, 5), st.integers(1, 5)), max_size=40)
+scores = st.integers(1, 5)
+pairs_of_scores = st.lists(st.tuples(scores, scores), max_size=40)
 
 # Cohen's table of two raters and a yes/no question: 20 both yes, 5 and 10 apart, 15 both no.
 ONE = "y" * 20 + "y" * 5 + "n" * 10 + "n" * 15

@@ -100,7 +100,8 @@ class TestReading:
 
     @given(st.floats(-1e9, 1e9) | st.integers(-(10**6), 10**6), st.integers(1, 10**6))
     def test_bounds_of_any_size_survive_their_spelling(self, low, width):
-        kind = ValueType.of(Annotated[type(low), Ge(low), Le(low + width)])
+        number = type(low)
+        kind = ValueType.of(Annotated[number, Ge(low), Le(low + width)])
         assert ValueType.of(kind.spec) == kind
 
     @given(st.sets(st.text(min_size=1, max_size=6), min_size=2, max_size=4))

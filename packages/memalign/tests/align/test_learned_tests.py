@@ -56,7 +56,8 @@ def references(
 ) -> Memory:
     rows = []
     for n in range(count):
-        rows.append((f"Under KD{forms[n % 2]}{4821 + n}.", good(n)))
+        form = forms[n % 2]
+        rows.append((f"Under KD{form}{4821 + n}.", good(n)))
     return labelled(*rows)
 
 

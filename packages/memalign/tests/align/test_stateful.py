@@ -311,7 +311,8 @@ class JudgeMachine(RuleBasedStateMachine):
         """Take the judge after learning or forgetting; no prompt on the way held what
         is gone now."""
         self.judge = judge
-        leaked = set(words_in(prompts_of(self.model, asked))) - alive(judge.memory)
+        shown = words_in(prompts_of(self.model, asked))
+        leaked = {*shown} - alive(judge.memory)
         assert not leaked, f"prompts held {leaked}, which nobody says any more"
         if not self.imp.storm:
             what_waits_has_its_reason(judge.memory)

@@ -171,7 +171,7 @@ def test_the_row_and_the_place_of_an_image_are_named(judge, model, tmp_path):
     path = tmp_path / "rows.jsonl"
     row = {"id": "t-1", "inputs": "text", "outputs": "fine", "value": True}
     rows = [row, row | {"id": "t-2", "outputs": IMAGE}]
-    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), "utf-8")
+    path.write_text("\n".join(map(json.dumps, rows)), "utf-8")
     place = r"outputs\[0\].content\[0\] is an image \(image_url\)"
     for read in (judge.align, judge.judge_many):
         with pytest.raises(InvalidRows, match=rf"line 2 \(t-2\): {place}"):

@@ -44,12 +44,14 @@ def test_every_form_and_order_gives_the_same_span_tree(run, shuffler):
 )
 def test_every_span_stands_once_below_its_parent(links):
     spans = []
+    names = set()
     for n, (own, up) in enumerate(links):
         parent = up and f"s{up}"
         spans.append({"span_id": f"s{own}", "parent_id": parent, "name": f"n{n}"})
+        names.add((f"n{n}",))
     tree = tree_of(spans)
-    names = [span["name"] for span in spans]
-    assert sorted(table(tree.spans, "name")) == sorted((name,) for name in names)
+    assert {*table(tree.spans, "name")} == names
+    assert len(tree.spans) == len(names)
     depths: dict[str | None, int] = {None: -1}
     for span in tree.spans:
         assert span.depth == depths[span.parent] + 1

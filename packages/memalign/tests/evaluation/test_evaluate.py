@@ -26,7 +26,9 @@ from memalign.values import ValueType
 from tests.support.lists import ids
 from tests.support.scripted import scripted
 
-TABLE = [("A", "A")] * 20 + [("A", "B")] * 5 + [("B", "A")] * 10 + [("B", "B")] * 15
+VERDICTS = "A" * 20 + "A" * 5 + "B" * 10 + "B" * 15
+LABELS = "A" * 20 + "B" * 5 + "A" * 10 + "B" * 15
+TABLE = list(zip(VERDICTS, LABELS, strict=True))
 FLOATS = ccc([0.1, 0.5, 0.9], [0.2, 0.5, 0.6])
 CCC = ccc([1, 2, 5, 4, 3], [1, 3, 5, 2, 3])
 
@@ -160,7 +162,8 @@ def test_taught_cases_are_named_and_count_for_neither_judge():
     assert result.metrics["accuracy"].value == 0.5
     named = "2 of 4 cases were taught and are left out of every figure: t-1, t-2"
     assert named in str(result).splitlines()
-    assert json.loads(json.dumps(result.to_dict()))["taught_ids"] == ["t-1", "t-2"]
+    plain = json.loads(json.dumps(result.to_dict()))
+    assert plain["taught_ids"] == ["t-1", "t-2"]
     other = judge.replace(memory=Memory())
     both = evaluate(other, rows, against=judge)
     assert both.n == 2, "nor one that only the other judge was taught"
@@ -283,7 +286,8 @@ def test_many_labels_have_no_confusion_matrix(kind, pair):
 
 
 def test_five_of_five_is_no_proof_of_perfection():
-    right = many("bool", [(True, True)] * 3 + [(False, False)] * 2).metrics
+    pairs = [(True, True)] * 3 + [(False, False)] * 2
+    right = many("bool", pairs).metrics
     assert right["accuracy"].value == 1.0
     assert right["accuracy"].low == pytest.approx(0.4629, abs=1e-4)
     assert right["kappa"].value == right["kappa"].high == 1.0
@@ -295,8 +299,9 @@ def test_five_of_five_is_no_proof_of_perfection():
     [("int:1..5", (1, 5)), ("float:0..1", (0.0, 1.0)), ("int:0..100", (0, 50, 100))],
 )
 def test_a_judge_that_turns_every_scale_around_has_its_figure(kind, scores):
-    turned = many(kind, list(zip(scores, reversed(scores), strict=True)) * 6)
-    figure = list(turned.metrics.values())[1]
+    pairs = list(zip(scores, reversed(scores), strict=True))
+    turned = many(kind, pairs * 6)
+    _, figure = turned.metrics.values()
     assert figure.value == pytest.approx(-1)
     assert figure.low == -1 < figure.high < 0
 
@@ -305,7 +310,8 @@ def test_cases_of_one_group_count_together():
     pairs = [(i // 8 % 4 != 0, True) for i in range(80)]
     alone = many("bool", pairs)
     grouped = many("bool", pairs, groups=lambda i: i // 8)
-    assert width(grouped.metrics["accuracy"]) > 1.5 * width(alone.metrics["accuracy"])
+    wide = width(grouped.metrics["accuracy"])
+    assert wide > 1.5 * width(alone.metrics["accuracy"])
     assert grouped.cases[0].group == "g-0"
     two = many("bool", pairs, groups=lambda i: i % 2)
     figure = two.metrics["accuracy"]
@@ -349,7 +355,8 @@ def cases(*values, label=True, start=0, groups=None):
 
 
 def test_a_judge_that_fixes_many_is_ahead():
-    before = many("bool", [(False, True)] * 12 + [(True, True)] * 20)
+    fixed = [(False, True)] * 12
+    before = many("bool", fixed + [(True, True)] * 20)
     after = many("bool", [(True, True)] * 32)
     result = compare(before, after)
     assert result.verdict == "ahead"

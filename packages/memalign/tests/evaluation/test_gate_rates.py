@@ -40,8 +40,9 @@ class Drawn(NamedTuple):
         groups = chance.normal(size=-(-self.cases // self.together))
         shared = groups.repeat(self.together)[: self.cases]
         own = chance.normal(size=self.cases)
-        drawn = self.alike**0.5 * shared + (1 - self.alike) ** 0.5 * own
-        return np.asarray(drawn)
+        in_common = self.alike**0.5
+        apart = (1 - self.alike) ** 0.5
+        return np.asarray(in_common * shared + apart * own)
 
     def below(self, chance: np.random.Generator, share: float) -> NDArray[np.bool_]:
         """True for about this share of the cases."""
@@ -59,7 +60,12 @@ class Drawn(NamedTuple):
 
 
 ALONE = [Drawn(10), Drawn(20), Drawn(60)]
-GROUPED = [Drawn(20, 2, 0.3), Drawn(40, 4, 0.8), Drawn(100, 10, 0.3), Drawn(80, 4, 0.8)]
+GROUPED = [
+    Drawn(20, 2, 0.3),
+    Drawn(40, 4, 0.8),
+    Drawn(100, 10, 0.3),
+    Drawn(80, 4, 0.8),
+]
 
 
 def rates(decide: Callable[[np.random.Generator], str]) -> Counter[str]:
@@ -110,10 +116,11 @@ def test_scores_at_the_edge(drawn, follows):
     """Verdict and label have the same mean and spread, and so their CCC is their
     correlation."""
     scale = ValueType.of("float:-9..9")
+    rest = (1 - follows**2) ** 0.5
 
     def decide(chance: np.random.Generator) -> str:
         labels = drawn.normal(chance)
-        values = follows * labels + (1 - follows**2) ** 0.5 * drawn.normal(chance)
+        values = follows * labels + rest * drawn.normal(chance)
         figures = measure(scale, drawn.scored(labels, values))
         return outcome_of(figures["ccc"], follows)
 

@@ -248,7 +248,8 @@ def test_rows_that_do_not_count_are_named():
     judge = chatting()
     judged = judge.judge_many(items(100, 300))
     failed = Judgment(id="x", error="timed out")
-    (traffic,) = evaluate(judge, labelled(0, 40), on=[*judged, failed, EXPERTS]).traffic
+    result = evaluate(judge, labelled(0, 40), on=[*judged, failed, EXPERTS])
+    (traffic,) = result.traffic
     assert traffic.judged == 200
     assert traffic.unscored == 1
     assert traffic.taught == 1
@@ -293,7 +294,8 @@ def test_labels_of_another_system_are_warned_of(labelled, traffic, warning):
 
 
 def test_labels_that_were_not_drawn_at_random_are_warned_of():
-    cases = scored(([False] + [True] * 9) * 6, [True, False] * 30)
+    verdicts = [False, *[True] * 9] * 6
+    cases = scored(verdicts, [True, False] * 30)
     judged = scored([True, False, False] * 100)
     (result,) = traffic_of(ValueType.of("bool"), cases, judged)
     assert result.warnings == (
@@ -312,8 +314,11 @@ def test_labels_that_were_not_drawn_at_random_are_warned_of():
     ],
 )
 def test_every_value_type_has_its_shares(kind, values, names):
-    said = [values[n % 3 if n % 4 else (n + 1) % 3] for n in range(60)]
-    cases = scored(said, values * 20)
+    first, second, third = values
+    # Three of four are right.
+    said = [second, second, third, first, third, third, first, second, first, first]
+    said += [second, third]
+    cases = scored(said * 5, values * 20)
     (result,) = traffic_of(ValueType.of(kind), cases, scored(values * 100))
     assert [share.label for share in result.shares] == names
     for share in result.shares:
@@ -330,7 +335,8 @@ def test_means_stay_on_their_scale():
 
 def test_of_many_labels_not_all_have_their_share():
     labels = [f"L{n}" for n in range(30)]
-    (result,) = traffic_of(ValueType.of("|".join(labels)), [], scored(labels * 3))
+    kind = ValueType.of("|".join(labels))
+    (result,) = traffic_of(kind, [], scored(labels * 3))
     assert len(result.shares) == 12
 
 
@@ -377,7 +383,8 @@ def surely(
 
 def alike(n: int, wrong: int, groups: list[str] | None = None) -> list[ScoredCase]:
     """So many cases of one confidence, of which the first few are wrong."""
-    return surely([0.9] * n, [False] * wrong + [True] * (n - wrong), groups)
+    right = [False] * wrong + [True] * (n - wrong)
+    return surely([0.9] * n, right, groups)
 
 
 def test_a_promise_names_the_lowest_threshold_that_is_proven():
@@ -414,9 +421,10 @@ def test_a_promise_that_is_not_proven_says_what_is_missing(
 def test_a_promise_is_not_called_hopeless_where_surer_verdicts_are_better():
     """Of all verdicts people share too few; of the surer half nearly enough, on too few
     cases to tell."""
+    surer = [False] * 2 + [True] * 34
+    others = [False] * 8 + [True] * 36
     confidences = [0.97] * 36 + [0.6] * 44
-    right = [False] * 2 + [True] * 34 + [False] * 8 + [True] * 36
-    found = promise_of(surely(confidences, right), 0.95)
+    found = promise_of(surely(confidences, surer + others), 0.95)
     why = "people agree in 94.4% of 36 cases, which does not tell yet: label more"
     assert why in found.why
 
@@ -531,8 +539,9 @@ def test_the_plain_figures(kind, verdicts, truths, constant, lean):
 
 
 def test_the_mean_has_scipys_interval():
-    errors = [1.0 + n % 5 - (1 + (n * 3) % 5) for n in range(50)]
-    expected = stats.t.interval(0.95, 49, np.mean(errors), stats.sem(errors))
+    errors = [0.0, -2.0, 1.0, -1.0, 2.0] * 10
+    mean = np.mean(errors)
+    expected = stats.t.interval(0.95, 49, mean, stats.sem(errors))
     assert mean_interval(errors) == pytest.approx(expected, abs=1e-3)
     assert mean_interval([1.0, 2.0]) is None
 

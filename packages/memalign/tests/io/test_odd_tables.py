@@ -94,8 +94,9 @@ def test_a_mark_of_byte_order_tells_the_encoding(tmp_path, name, encoding):
 @pytest.mark.parametrize("layout", ["[{}, {}]", "{}\n{}\n", "{}\n{},\n"])
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
 def test_json_of_other_editors_is_read(tmp_path, layout, encoding):
-    row = {"outputs": "é 😀", "value": True}
-    text = layout.format(json.dumps(row | {"id": "a"}), json.dumps(row | {"id": "b"}))
+    first = json.dumps({"id": "a", "outputs": "é 😀", "value": True})
+    second = json.dumps({"id": "b", "outputs": "é 😀", "value": True})
+    text = layout.format(first, second)
     for suffix in ("json", "jsonl"):
         path = tmp_path / f"f.{suffix}"
         path.write_bytes(text.encode(encoding))

@@ -69,7 +69,8 @@ def test_what_no_judge_reads_stops_nothing(judge, frame, name):
     rows = frame([ROW | ODD[name]])
     assert ids(read_examples(rows)) == ["a"]
     assert values(judge.judge_many(rows)) == [True]
-    assert judge.predict_batch(objects([ROW | ODD[name]]))["error"].isna().all()
+    judged = judge.predict_batch(objects([ROW | ODD[name]]))
+    assert judged["error"].isna().all()
 
 
 unused = st.recursive(
@@ -260,7 +261,8 @@ def test_a_column_that_comes_close_to_a_field_is_named(tmp_path, column, field):
         assert said in "\n".join(notes)
         assert "not used, and kept as meta: region" in notes
     judge, _ = scripted()
-    assert f"{column} → {field}" in "\n".join(judge.align([row]).notes)
+    notes = judge.align([row]).notes
+    assert f"{column} → {field}" in "\n".join(notes)
 
 
 @pytest.mark.parametrize(

@@ -268,12 +268,14 @@ def test_the_nearest_equal_those_of_a_full_sort(seed, count, k):
     cases = []
     order = []
     for n, vector in enumerate(vectors):
-        cases.append(case(f"c{n:02}", list(vector), content=f"content {n // 2}"))
+        content = f"content {n // 2}"
+        cases.append(case(f"c{n:02}", list(vector), content=content))
         order.append((-float(vector @ item), n))
     expected: dict[int, str] = {}
     for _, n in sorted(order):
         expected.setdefault(n // 2, cases[n].id)
-    assert similar(memory(*cases), k, vector=item) == list(expected.values())[:k]
+    nearest = list(expected.values())[:k]
+    assert similar(memory(*cases), k, vector=item) == nearest
 
 
 @given(memories(), st.data())
