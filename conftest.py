@@ -1,4 +1,5 @@
-"""What every test may rely on: no network but loopback, no keys, a folder of its own, and reproducible examples."""
+"""What every test may rely on: no network but loopback, no keys, a folder of its own, and
+reproducible examples."""
 
 from __future__ import annotations
 
@@ -21,8 +22,9 @@ from memalign import aio
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# Thousands of small databases are made, and each of their commits waits for a disk. Where memory serves as one (it has
-# room, and programs may be run on it), tests have their folders there. TMPDIR says otherwise.
+# Thousands of small databases are made, and each of their commits waits for a disk. Where
+# memory serves as one (it has room, and programs may be run on it), tests have their
+# folders there. TMPDIR says otherwise.
 MEMORY_DISK = Path("/dev/shm")
 if (
     "TMPDIR" not in os.environ
@@ -55,7 +57,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--require-embedded",
         action="store_true",
-        help="fail, instead of skipping, the tests of the embedded model when its file is not there",
+        help="fail the tests of the embedded model when its file is not there; else skip them",
     )
 
 
@@ -68,7 +70,8 @@ MODELS = Path(
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("embedded") and not (MODELS / EMBEDDED_FILE).exists():
-        missing = f"{EMBEDDED_FILE} is not in {MODELS}; run: memalign models pull qwen2.5-coder-0.5b"
+        remedy = "run: memalign models pull qwen2.5-coder-0.5b"
+        missing = f"{EMBEDDED_FILE} is not in {MODELS}; {remedy}"
         if item.config.getoption("--require-embedded"):
             pytest.fail(missing, pytrace=False)
         pytest.skip(missing)
@@ -79,7 +82,8 @@ class NetworkRefused(RuntimeError):
 
 
 class _Guard:
-    """Stands before socket.connect and name look-ups, so that a forgotten fake is an error and never a bill."""
+    """Stands before socket.connect and name look-ups, so that a forgotten fake is an error
+    and never a bill."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.open = False
@@ -110,7 +114,8 @@ class _Guard:
         ):
             return
         raise NetworkRefused(
-            f"a test tried to reach {address[0]!r}: use a loopback server or memalign.testing, or mark the test `live`"
+            f"a test tried to reach {address[0]!r}: use a loopback server or "
+            "memalign.testing, or mark the test `live`"
         )
 
 
@@ -132,7 +137,8 @@ def _guard() -> Iterator[_Guard]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _connections() -> Iterator[None]:
-    """Close, in order, what memalign's background loop opened; it lives as long as the process otherwise."""
+    """Close, in order, what memalign's background loop opened; it lives as long as the
+    process otherwise."""
     yield
 
     async def close() -> None:
@@ -146,7 +152,8 @@ def _home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("home")
 
 
-# What would make a test talk to a provider, through a proxy, or write into the person's own folders.
+# What would make a test talk to a provider, through a proxy, or write into the person's
+# own folders.
 _ENDS = ("_API_KEY", "_API_TOKEN", "_BASE_URL", "_PROXY")
 _STARTS = (
     "MEMALIGN_",
@@ -172,7 +179,8 @@ def _alone(
     _guard: _Guard,
     _home: Path,
 ) -> Iterator[None]:
-    """Each test alone: its own folder, an empty home, no keys, no network; `live` ones keep keys and network."""
+    """Each test alone: its own folder, an empty home, no keys, no network; `live` ones keep
+    keys and network."""
     monkeypatch.chdir(tmp_path)
     if request.node.get_closest_marker("live"):
         _guard.open = True
@@ -186,6 +194,7 @@ def _alone(
     monkeypatch.setenv("HOME", str(_home))
     monkeypatch.setenv("USERPROFILE", str(_home))
     monkeypatch.setenv("MEMALIGN_MODELS", str(MODELS))
-    # Beside other work, two threads of the embedded model wait for each other ten times longer than one alone.
+    # Beside other work, two threads of the embedded model wait for each other ten times
+    # longer than one alone.
     monkeypatch.setenv("MEMALIGN_LOCAL_THREADS", "1")
     yield
