@@ -42,6 +42,7 @@ of_judge = APIRouter(prefix="/judges/{judge}", dependencies=[JUDGE])
 
 JudgeName = Annotated[str, Path(max_length=200, description="The judge's name.")]
 JobId = Annotated[str, Path(max_length=32, description="The job's id.")]
+Name = Annotated[str, Field(min_length=1, max_length=500)]
 Key = Annotated[str, Field(min_length=1, max_length=2000, examples=["t-17@ana"])]
 # An entry that is no object is a bad row like any other, and named as such.
 Row = Annotated[Any, WithJsonSchema({"type": "object", "additionalProperties": True})]
@@ -63,7 +64,7 @@ class _Body(BaseModel):
 class NewCase(_Body):
     """One case: at least one of its fields."""
 
-    id: Annotated[str, Field(min_length=1, max_length=500)] | None = None
+    id: Name | None = None
     inputs: Any = None
     outputs: Any = None
     expectations: Any = None
@@ -98,7 +99,7 @@ class Withdrawal(_Body):
     """
 
     keys: list[Key] = Field(default_factory=list, max_length=10_000)
-    source: Annotated[str, Field(min_length=1, max_length=500)] | None = None
+    source: Name | None = None
 
     @model_validator(mode="after")
     def _names_something(self) -> Self:
@@ -273,7 +274,7 @@ def align_judge(
         if case_id in queued:  # nobody has to send a case again that is known
             row.update({**queued[case_id].example.content, **row})
     held_out = set(ids) & measuring
-    changed = set[str]()
+    changed = set()
     with suppress(InputError):  # rows that cannot be read are the job's to refuse
         for said in read_feedback(rows, columns=asked.columns, skip_invalid=True).rows:
             known = queued.get(said.id)
@@ -351,7 +352,7 @@ def _open_result(job: Job, person: str) -> Any:
     own_trial = job.kind == "try" and job.asked_by == person
     if job.result is None or job.kind in ("queue", "pull") or own_trial:
         return job.result
-    rows = list[Mapping[str, Any]]()
+    rows = []
     for row in job.result.get("rows", ()):
         key = row.get("key")
         if key and same_person(FeedbackKey.parse(key).source, person):

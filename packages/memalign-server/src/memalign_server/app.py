@@ -24,7 +24,7 @@ from memalign_server.people import routes as people
 from memalign_server.people.access import ANYBODY, TEAM, Identity, Json, SafeHeaders
 from memalign_server.problems import PROBLEMS, RAISED, unreachable
 from memalign_server.review import routes as review
-from memalign_server.server import Judges, Server
+from memalign_server.server import Here, Judges, Server
 from memalign_server.settings import Settings
 from memalign_server.setup import cases, question
 from memalign_server.setup import routes as setup
@@ -34,6 +34,17 @@ from memalign_server.store import Store
 from memalign_server.trust import routes as trust
 from memalign_server.work.jobs import Jobs
 
+_PAGES = (
+    people.router,
+    review.router,
+    learned.router,
+    trust.router,
+    question.router,
+    cases.router,
+    setup.router,
+    erase.router,
+    people.experts,
+)
 _log = logging.getLogger("memalign_server")
 
 
@@ -54,19 +65,13 @@ def create_app(
     """
     registry = Registry(settings.registry, models=models)
     store = Store(registry.url)
-    jobs = Jobs(store, registry)
-
-    @asynccontextmanager
-    async def working(_app: FastAPI) -> AsyncIterator[None]:
-        with store.claimed():
-            clear_uploads(store.place)
-            await asyncio.to_thread(jobs.open)
-            open_provider()
-            try:
-                yield
-            finally:
-                await asyncio.to_thread(jobs.close)
-
+    server = Server(
+        settings=settings,
+        registry=registry,
+        store=store,
+        jobs=Jobs(store, registry),
+        judges=Judges(registry, store),
+    )
     app = FastAPI(
         title="memalign",
         version="1",
@@ -75,54 +80,64 @@ def create_app(
         redoc_url=None,
         openapi_url=None,
         default_response_class=Json,
-        lifespan=working,
+        lifespan=_working,
         generate_unique_id_function=lambda route: route.name,
     )
-
-    @app.get("/health", include_in_schema=False)
-    def health() -> dict[str, str]:
-        try:
-            store.check_health()
-        except RegistryError as error:
-            _log.error("the registry cannot be used: %s", error)
-            raise unreachable() from None
-        return {"status": "ok"}
-
-    server = Server(
-        settings=settings,
-        registry=registry,
-        store=store,
-        jobs=jobs,
-        judges=Judges(registry, store),
-    )
     app.state.server = server
+    _add_routes(app)
+    for kind in RAISED:
+        app.add_exception_handler(kind, answer_error)
+    _add_middleware(app, server)
+    return app
+
+
+@asynccontextmanager
+async def _working(app: FastAPI) -> AsyncIterator[None]:
+    """Work on jobs from the start of a server to its end."""
+    server: Server = app.state.server
+    with server.store.claimed():
+        clear_uploads(server.store.place)
+        await asyncio.to_thread(server.jobs.open)
+        open_provider()
+        try:
+            yield
+        finally:
+            await asyncio.to_thread(server.jobs.close)
+
+
+def _health(server: Here) -> dict[str, str]:
+    try:
+        server.store.check_health()
+    except RegistryError as error:
+        _log.error("the registry cannot be used: %s", error)
+        raise unreachable() from None
+    return {"status": "ok"}
+
+
+def _add_routes(app: FastAPI) -> None:
+    app.add_api_route("/health", _health, include_in_schema=False)
     app.include_router(people.doors, include_in_schema=False, dependencies=[ANYBODY])
     app.include_router(
         api.router, prefix=api.PREFIX, responses=PROBLEMS, dependencies=[TEAM]
     )
-    pages = (
-        page.router
-        for page in (people, review, learned, trust, question, cases, setup, erase)
-    )
-    for router in (*pages, people.experts):
+    for router in _PAGES:
         app.include_router(router, include_in_schema=False, dependencies=[TEAM])
-    app.mount(
-        "/static",
-        StaticFiles(directory=Path(__file__).parent / "static"),
-        name="static",
-    )
-    for kind in RAISED:
-        app.add_exception_handler(kind, answer_error)
+    static = Path(__file__).parent / "static"
+    app.mount("/static", StaticFiles(directory=static), name="static")
+
+
+def _add_middleware(app: FastAPI, server: Server) -> None:
+    """Add what every request goes through; the last one is the first that it meets."""
+    settings = server.settings
     app.add_middleware(Identity, server=server)
     app.add_middleware(  # what must come back from an OpenID provider, for ten minutes
         SessionMiddleware,
-        secret_key=store.secret.hex(),
+        secret_key=server.store.secret.hex(),
         session_cookie="memalign_openid",
         max_age=600,
         https_only=settings.secure,
     )
     app.add_middleware(SafeHeaders, hosts=_hosts(settings), secure=settings.secure)
-    return app
 
 
 def _hosts(settings: Settings) -> frozenset[str] | None:

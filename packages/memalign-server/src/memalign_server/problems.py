@@ -125,10 +125,10 @@ def problem_of(error: Exception) -> Problem:
     if isinstance(error, HTTPException):
         return Problem(error.status_code, str(error.detail))
     if isinstance(error, RequestValidationError):
-        faults = [
-            f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}"
-            for fault in error.errors()
-        ]
+        faults = []
+        for fault in error.errors():
+            place = ".".join(map(str, fault["loc"]))
+            faults.append(f"{place}: {fault['msg']}")
         first = "; ".join(faults[:5])
         return Problem(422, first, faults=faults)
     status = next(_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS)

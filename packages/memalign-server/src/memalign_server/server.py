@@ -22,7 +22,12 @@ class Loaded:
     """The newest version of a judge."""
 
     judge: Judge
-    version: int
+    newest: Newest
+
+    @property
+    def version(self) -> int:
+        """The number of the version."""
+        return self.newest.number
 
 
 class Judges:
@@ -32,7 +37,7 @@ class Judges:
         self._registry = registry
         self._store = store
         self._lock = threading.Lock()
-        self._loaded: dict[str, tuple[Newest, Loaded]] = {}
+        self._loaded: dict[str, Loaded] = {}
 
     def latest(self, name: str) -> Loaded:
         """Return the newest version of a judge.
@@ -44,11 +49,11 @@ class Judges:
             newest = newest_version(connection, name)
         with self._lock:  # one request loads a new version, and the others wait for it
             # Of one judge one version is kept: an older one may hold what was erased since.
-            known, loaded = self._loaded.get(name, (None, None))
-            if loaded is None or known != newest:
+            loaded = self._loaded.get(name)
+            if loaded is None or loaded.newest != newest:
                 judge = self._registry.load(name, newest.number)
-                loaded = Loaded(judge=judge, version=newest.number)
-                self._loaded[name] = (newest, loaded)
+                loaded = Loaded(judge=judge, newest=newest)
+                self._loaded[name] = loaded
             return loaded
 
 

@@ -183,7 +183,7 @@ def _bears_on(turn: TurnedCase, guideline: str, cases: Collection[str]) -> bool:
 
 def people_of(memory: Memory, *rules: Guideline) -> set[str]:
     """Return whose guidelines are: whose wording each is, else whose words are behind it."""
-    people: set[str] = set()
+    people = set[str]()
     for rule in rules:
         people |= rule.people or {key.source for key in memory.sources_of(rule)}
     return people
@@ -251,8 +251,8 @@ def withdrawal_of(
 ) -> Withdrawal:
     """Return what would change if a person took back these pieces of feedback."""
     words = frozenset(keys)
-    stays = list[str]()
-    in_question = list[str]()
+    stays = []
+    in_question = []
     for rule in memory.semantic:
         if words.isdisjoint(rule.exposed_to) or not is_named(person, rule.people):
             continue

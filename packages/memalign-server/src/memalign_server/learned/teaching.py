@@ -7,6 +7,7 @@ others had taught there is forgotten.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
@@ -74,21 +75,21 @@ def untaught_words(
     queue does not have what it is about, or out of force by somebody's choice, which `choice_of`
     reads.
     """
-    words: dict[str, list[Annotation]] = {}
+    words = defaultdict[str, list[Annotation]](list)
     for answer in answers.words_apart(connection, judge, person):
-        words.setdefault("apart", []).append(_comment(answer))
+        words["apart"].append(_comment(answer))
     for answer in answers.overruled_words(connection, judge, person):
         reason = _choice(answer.overruled_by, answer.overruled_for)
-        words.setdefault(reason, []).append(_comment(answer))
+        words[reason].append(_comment(answer))
     for pair in answers.untaught_words(connection, judge, person):
         reason = _reason(pair, person)
-        words.setdefault(reason, []).append(_comment(pair.answer))
+        words[reason].append(_comment(pair.answer))
     return words
 
 
 def waiting_words(connection: Transaction, judge: str, person: str) -> list[Annotation]:
     """Return what a person explained and the judge can be taught, the earliest first."""
-    words: list[Annotation] = []
+    words = []
     for pair in answers.untaught_words(connection, judge, person):
         if _reason(pair, person) == _WAITING:
             words.append(_comment(pair.answer))
@@ -147,7 +148,7 @@ def choice_of(reason: str) -> tuple[str, str] | None:
 
 def overruled(connection: Transaction, judge: str, memory: Memory) -> list[FeedbackKey]:
     """Return what the judge has learned and an owner's choice has put out of force."""
-    keys = list[FeedbackKey]()
+    keys = []
     settled = answers.settlements(connection, judge)
     for case in memory.cases:
         content = case.example.content_hash

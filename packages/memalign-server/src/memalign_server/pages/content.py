@@ -77,7 +77,7 @@ def blocks_of(example: Example, judge: Judge) -> list[Block]:
     """
     content = example.content
     sides = sides_of(content, judge.value_type.choices)
-    blocks: list[Block] = []
+    blocks = []
     for name in _ORDER:
         value = content.get(name)
         if sides and isinstance(value, dict) and sides.items() <= value.items():

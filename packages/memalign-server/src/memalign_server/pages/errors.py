@@ -41,9 +41,8 @@ _MOST_ROWS: Final = 20
 def answer_error(request: Request, error: Exception) -> Response:
     """Return an error that was raised on purpose, for people or for a program."""
     problem = problem_of(error)
-    for_people = is_part(request) or "text/html" in request.headers.get(
-        "accept", "text/html"
-    )
+    accepted = request.headers.get("accept", "text/html")
+    for_people = is_part(request) or "text/html" in accepted
     if request.url.path.startswith(("/api/", "/health")) or not for_people:
         return _for_programs(problem)
     is_page = request.method == "GET"

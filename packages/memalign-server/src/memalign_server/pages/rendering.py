@@ -46,10 +46,9 @@ _TEMPLATES: Final = Path(__file__).parent.parent / "templates"
 
 def link(judge: str, page: str, **query: object) -> str:
     """Return the address of a page of a judge."""
-    parts = urlencode(
-        {name: value for name, value in query.items() if value is not None}
-    )
-    return f"/judges/{quote(judge, safe='')}/{page}{f'?{parts}' if parts else ''}"
+    given = {name: value for name, value in query.items() if value is not None}
+    address = f"/judges/{quote(judge, safe='')}/{page}"
+    return f"{address}?{urlencode(given)}" if given else address
 
 
 def address_of(request: Request) -> str:
@@ -67,11 +66,9 @@ def speaking(request: Request) -> Language:
 
 def in_english(language: Language, text: str) -> str:
     """Return a text of the library's, marked as English for whoever hears the page."""
-    return (
-        text
-        if language.is_english
-        else Markup('<span lang="en">{}</span>').format(text)
-    )
+    if language.is_english:
+        return text
+    return Markup('<span lang="en">{}</span>').format(text)
 
 
 def error_text(request: Request, error: Exception) -> str:

@@ -63,20 +63,24 @@ def visible(text: str) -> Markup:
 
 def marked(text: str, wanted: str) -> Markup:
     """Return a text with every place marked that reads as the wanted words, accents aside."""
-    parts: list[Markup] = []
+    parts = []
     done = 0
     for start, end in places(text, wanted):
+        found = visible(text[start:end])
         parts.append(visible(text[done:start]))
-        parts.append(Markup("<mark>{}</mark>").format(visible(text[start:end])))
+        parts.append(Markup("<mark>{}</mark>").format(found))
         done = end
-    return Markup().join([*parts, visible(text[done:])])
+    parts.append(visible(text[done:]))
+    return Markup().join(parts)
 
 
 def is_word_in(text: str, wanted: str) -> bool:
     """Return whether a text has the wanted words outside longer ones: "Ana", and not "Analysis"."""
     found = list(places(text, wanted))
     for start, end in found:
-        if not (text[:start][-1:].isalnum() or text[end : end + 1].isalnum()):
+        before = text[:start][-1:]
+        after = text[end:][:1]
+        if not (before.isalnum() or after.isalnum()):
             return True
     return not found
 
@@ -104,16 +108,14 @@ def prose(text: str) -> Markup:
         html = Markup(_markdown().render(safe))
         return Markup('<div class="markdown">{}</div>').format(html)
     paragraph = Markup('<p class="text">{}</p>')
-    return Markup().join(
-        map(paragraph.format, re.split(r"\n(?:[ \t]*\n)+", safe.strip("\n")))
-    )
+    texts = re.split(r"\n(?:[ \t]*\n)+", safe.strip("\n"))
+    return Markup().join(map(paragraph.format, texts))
 
 
 def _readable(text: str) -> str:
     text = text.replace("\r\n", "\n")
-    if text.translate(
-        _LINES
-    ).isprintable():  # nearly every text, and a hundred times as fast
+    # Nearly every text, and a hundred times as fast.
+    if text.translate(_LINES).isprintable():
         return text
     return "".join(
         letter if _is_plain(letter) else f"[U+{ord(letter):04X}]" for letter in text
@@ -177,4 +179,5 @@ def _link_close(
     """Return the end of a link with its address; no link holds another one."""
     while tokens[at].type != "link_open":
         at -= 1
-    return f"</span> <small>({escape(str(tokens[at].attrGet('href') or ''))})</small>"
+    address = escape(str(tokens[at].attrGet("href") or ""))
+    return f"</span> <small>({address})</small>"

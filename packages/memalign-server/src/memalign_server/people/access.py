@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import re
 from typing import TYPE_CHECKING, Annotated, Final, cast
 from urllib.parse import quote, unquote, urlsplit
 
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from memalign_server.server import Server
 
 COOKIE = "memalign_session"
+_UNASKED = ("/static/", "/health")
+"""How the paths begin for which nobody is asked who they are."""
 PART: Final = "x-part"
 """The header with which the page's script asks for a part of a page.
 
@@ -61,9 +64,7 @@ class Identity:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        if scope["type"] == "http" and not scope["path"].startswith(
-            ("/static/", "/health")
-        ):
+        if scope["type"] == "http" and not scope["path"].startswith(_UNASKED):
             person = None
             refusal = None
             try:
@@ -88,38 +89,37 @@ def _no_body() -> Receive:
 
 def _identify(server: Server, request: Request) -> Person | None:
     person = _person(server, request)
-    if request.method not in ("GET", "HEAD", "OPTIONS") and (
-        person is None or person.by != "token"
-    ):
+    changes = request.method not in ("GET", "HEAD", "OPTIONS")
+    if changes and person is not PROGRAM:
         _check_origin(request, server.settings.public_url)
     return person
 
 
 def _person(server: Server, request: Request) -> Person | None:
     settings = server.settings
-    authorization = request.headers.get("authorization")
+    if "authorization" in request.headers:
+        _check_token(request, settings.api_token)
+        return PROGRAM
+    session = request.cookies.get(COOKIE)
     with server.store.read() as connection:
-        if authorization is not None:
-            scheme, _, token = authorization.partition(" ")
-            in_place = scheme.lower() == "bearer" and request.url.path.startswith(
-                "/api/"
-            )
-            own = settings.api_token is not None and hmac.compare_digest(
-                digest(settings.api_token), digest(token)
-            )
-            if in_place and own:
-                return PROGRAM
-            raise Problem(
-                401,
-                "this is not the server's API token; it is for addresses under /api",
-            )
-        session = request.cookies.get(COOKIE)
-        if session and (member := person_of_session(connection, session)) is not None:
+        member = person_of_session(connection, session) if session else None
+        if member is not None or not settings.local or settings.openid is not None:
             return member
-        if settings.local and settings.openid is None and not list_people(connection):
-            _check_direct(request)
-            return LOCAL
-    return None
+        if list_people(connection):
+            return None
+    _check_direct(request)
+    return LOCAL
+
+
+def _check_token(request: Request, own: str | None) -> None:
+    """Check that a program sends the server's token to the API. Raises Problem 401."""
+    scheme, _, token = request.headers["authorization"].partition(" ")
+    is_known = own is not None and hmac.compare_digest(digest(own), digest(token))
+    in_place = request.url.path.startswith("/api/")
+    if scheme.lower() != "bearer" or not is_known or not in_place:
+        raise Problem(
+            401, "this is not the server's API token; it is for addresses under /api"
+        )
 
 
 def _check_origin(request: Request, public_url: str | None) -> None:
@@ -128,10 +128,12 @@ def _check_origin(request: Request, public_url: str | None) -> None:
     Raises:
         Problem: 403 for such a request.
     """
-    origin = request.headers.get("origin")
-    own = {request.headers.get("host", ""), urlsplit(public_url or "").netloc} - {""}
-    foreign = request.headers.get("sec-fetch-site") in ("cross-site", "same-site")
-    if foreign or (origin is not None and urlsplit(origin).netloc not in own):
+    headers = request.headers
+    own = {headers.get("host", ""), urlsplit(public_url or "").netloc} - {""}
+    is_foreign = headers.get("sec-fetch-site") in ("cross-site", "same-site")
+    if "origin" in headers and urlsplit(headers["origin"]).netloc not in own:
+        is_foreign = True
+    if is_foreign:
         raise Problem(403, "this request comes from a page of another site")
 
 
@@ -196,9 +198,8 @@ def hand(request: Request, path: str) -> str:
 
 def _by_hand(request: Request, person: Asking) -> None:
     given = request.headers.get(BY_HAND, "")
-    if not hmac.compare_digest(
-        given.encode(), hand(request, quote(request.scope["path"])).encode()
-    ):
+    wanted = hand(request, quote(request.scope["path"]))
+    if not hmac.compare_digest(given.encode(), wanted.encode()):
         raise Problem(
             403,
             "this is done by the button on its page alone: "
@@ -229,9 +230,8 @@ class Json(JSONResponse):
         text = json.dumps(
             content, ensure_ascii=False, allow_nan=False, separators=(",", ":")
         )
-        return inert(
-            whole(text)
-        ).encode()  # a model may end its words in half a character
+        text = whole(text)  # a model may end its words in half a character
+        return inert(text).encode()
 
 
 def inert(text: str) -> str:
@@ -286,15 +286,13 @@ class SafeHeaders:
                 headers = MutableHeaders(scope=message)
                 headers.update(self.headers)
                 if message["status"] == 303 and PART in Headers(scope=scope):
-                    message["status"] = (
-                        200  # a script cannot read where a redirect leads
-                    )
+                    # A script cannot read where a redirect leads.
+                    message["status"] = 200
                     headers["x-go-to"] = headers["location"]
                     del headers["location"]
-                static = scope["path"].startswith("/static/")
-                headers.setdefault(
-                    "cache-control", "public, max-age=3600" if static else "no-store"
-                )
+                is_static = scope["path"].startswith("/static/")
+                kept = "public, max-age=3600" if is_static else "no-store"
+                headers.setdefault("cache-control", kept)
             await send(message)
 
         if scope["type"] != "http":
@@ -306,12 +304,7 @@ class SafeHeaders:
 
     def _refusal(self, scope: Scope) -> PlainTextResponse | None:
         headers = Headers(scope=scope)
-        host = headers.get("host", "").lower()
-        name = (
-            host.partition("]")[0] + "]"
-            if host.startswith("[")
-            else host.partition(":")[0]
-        )
+        name = re.sub(r":\d*$", "", headers.get("host", "").lower())
         if self.hosts is not None and name not in self.hosts:
             return PlainTextResponse(f"this server is not {name[:200]}", 421)
         length = headers.get("content-length", "0")

@@ -77,35 +77,55 @@ def person_of(
         Problem: 403 for somebody who is not on the list: the provider may know more people than
             should be here.
     """
-    names = (claims.get(field) for field in ("name", "preferred_username", "email"))
-    name = next((str(name).strip()[:190] for name in names if name), "") or "somebody"
-    # An address that the provider has not verified may be anybody's.
-    email = (
-        str(claims["email"]).casefold()
-        if claims.get("email") and claims.get("email_verified") is True
-        else ""
-    )
-    entries = {str(claims["sub"]), email, f"@{email.rpartition('@')[2]}"} - {"", "@"}
-    if not entries & (provider.owners | provider.reviewers):
+    name = _name_of(claims)
+    entries = _entries_of(claims)
+    if not provider.owners.isdisjoint(entries):
+        role = Role.OWNER
+    elif not provider.reviewers.isdisjoint(entries):
+        role = Role.REVIEWER
+    else:
         raise Problem(
             403,
             "{name} is not on this server's list; "
             "whoever runs it can add the address or the subject {subject}",
             parts={"name": name, "subject": claims["sub"]},
         )
-    role = Role.OWNER if entries & provider.owners else Role.REVIEWER
     subject = f"{claims['iss']} {claims['sub']}"
     member = team.member_of_subject(connection, subject)
     if member is None:
-        numbered = (name if number == 1 else f"{name} {number}" for number in count(1))
-        free = next(
-            spelling for spelling in numbered if not name_taken(connection, spelling)
-        )
-        person = add_person(connection, free, role)
+        person = add_person(connection, _free_name(connection, name), role)
     else:
         person = member.id
     team.change_member(connection, person, role=role.value, subject=subject)
     return person
+
+
+def _name_of(claims: dict[str, Any]) -> str:
+    for field in ("name", "preferred_username", "email"):
+        if claims.get(field):
+            return str(claims[field]).strip()[:190] or "somebody"
+    return "somebody"
+
+
+def _entries_of(claims: dict[str, Any]) -> set[str]:
+    """Return the entries of the list that let a person in: subject, address and its domain."""
+    entries = {str(claims["sub"])}
+    # An address that the provider has not verified may be anybody's.
+    if claims.get("email") and claims.get("email_verified") is True:
+        email = str(claims["email"]).casefold()
+        _, _, domain = email.rpartition("@")
+        entries |= {email, f"@{domain}"}
+    return entries - {"", "@"}
+
+
+def _free_name(connection: Transaction, name: str) -> str:
+    """Return the name, with a number behind it if somebody else has it."""
+    free = name
+    for number in count(2):
+        if not name_taken(connection, free):
+            break
+        free = f"{name} {number}"
+    return free
 
 
 def _fault(error: Exception) -> Problem:

@@ -5,7 +5,7 @@ If one of them takes the other's answer there is nothing to settle. Until then n
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -45,7 +45,7 @@ class Difference:
     """
 
     case: QueuedCase
-    answers: tuple[Answer, ...]
+    answers: Sequence[Answer]
     own: Answer | None = None
 
 
@@ -68,14 +68,13 @@ def difference(
         own = next((answer for answer in verdicts if answer.person == person), None)
         if own is None:
             continue
-        others = [
-            answer
-            for answer in verdicts
-            if not same_value(answer.value, own.value, kind)
-        ]
+        others = []
+        for answer in verdicts:
+            if not same_value(answer.value, own.value, kind):
+                others.append(answer)
         case = case_of(connection, judge, case_id) if others else None
         if case is not None:
-            return Difference(case=case, answers=tuple(others), own=own)
+            return Difference(case=case, answers=others, own=own)
     return None
 
 
@@ -155,7 +154,7 @@ def open_settlement(
         chosen = all(answer.is_kept or answer.person not in team for answer in differ)
         case = case_of(connection, judge, case_id) if differ and chosen else None
         if case is not None:
-            return Difference(case=case, answers=tuple(differ))
+            return Difference(case=case, answers=differ)
     return None
 
 
@@ -220,14 +219,12 @@ def undo(
 
 def refresh_disputes(connection: Transaction, judge: str, *, kind: ValueType) -> None:
     """Note again who differs where answers have gone without their person: erased or withdrawn."""
-    known = {}
-    for (case_id, _), chosen in settlements(connection, judge).items():
-        known[case_id] = chosen
-    for case_id, verdicts in verdicts_on(connection, judge, known):
-        settled, by = known[case_id]
-        if settled in {"", *(answer.person for answer in verdicts)}:
-            mark_dispute(connection, judge, case_id, False, settled, by)
-        else:
+    holders = {}
+    for (case_id, _), (holder, _) in settlements(connection, judge).items():
+        holders[case_id] = holder
+    for case_id, verdicts in verdicts_on(connection, judge, holders):
+        people = {answer.person for answer in verdicts}
+        if holders[case_id] not in {"", *people}:
             is_disputed = bool(differing(verdicts, kind))
             mark_dispute(connection, judge, case_id, is_disputed)
 

@@ -10,7 +10,7 @@ from fastapi.responses import Response
 
 from memalign.errors import InputError, InvalidValue
 from memalign_server.learned.teaching import LATER, is_time_to_teach, waiting_words
-from memalign_server.pages.rendering import MEASURING, error_text, link
+from memalign_server.pages.rendering import MEASURING, error_text
 from memalign_server.pages.screens import Text
 from memalign_server.people.access import OWNER, Json
 from memalign_server.problems import Refused
@@ -63,28 +63,39 @@ def review_page(
     """
     _ = screen.loaded, screen.working  # read before this transaction is open
     with screen.read() as connection:
-        if case is not None:
-            shown = _named(screen, connection, case)
-        elif waiting := _difference(screen, connection):
-            shown = _Shown(card=waiting.case, waiting=waiting)
-        elif not again and _explained_enough(screen, connection):
+        shown = _shown(screen, connection, case, again=again)
+        if shown is None:
             return screen.go("teach")
-        else:
-            shown = _next(screen, connection, again=again)
-        if shown.waiting is not None:
-            foot = screen.difference(connection, shown.waiting)
-        elif shown.card is not None:
-            foot = screen.foot(connection, shown.card, front=front, word=word)
+        card = shown.card
+        waiting = shown.waiting
+        if waiting is not None:
+            foot = screen.difference(connection, waiting)
+        elif card is not None:
+            foot = screen.foot(connection, card, front=front, word=word)
         else:
             foot = screen.no_case(connection)
-        parts = screen.page(connection, shown.card, foot)
-    if shown.waiting is not None and shown.waiting.own is None:
-        _note_seen(screen, shown.waiting)
-    if shown.card is not None and shown.is_behind:
-        screen.ask_judge(shown.card.case_id)
-    parts["done"] = None if case is not None else remembered.done_last(screen.request)
+        parts = screen.page(connection, card, foot)
+    if waiting is not None and waiting.own is None:
+        _note_seen(screen, waiting.case)
+    if card is not None and shown.is_behind:
+        screen.ask_judge(card.case_id)
+    parts["done"] = remembered.done_last(screen.request) if case is None else None
     parts["put_off"] = len(remembered.put_off(screen.request))
     return screen.render("review.html", **parts)
+
+
+def _shown(
+    screen: Reviewing, connection: Transaction, case: str | None, *, again: bool
+) -> _Shown | None:
+    """Return the case that is named or comes next, or None to ask whether to teach."""
+    if case is not None:
+        return _named(screen, connection, case)
+    waiting = _difference(screen, connection)
+    if waiting is not None:
+        return _Shown(card=waiting.case, waiting=waiting)
+    if not again and _explained_enough(screen, connection):
+        return None
+    return _next(screen, connection, again=again)
 
 
 def _named(screen: Reviewing, connection: Transaction, case: str) -> _Shown:
@@ -105,7 +116,7 @@ def _difference(screen: Reviewing, connection: Transaction) -> Difference | None
         connection, judge, screen.name, kind=kind, put_off=later
     )
     if waiting is None and screen.person.owner:
-        waiting = disputes.open_settlement(connection, judge, kind=kind, put_off=later)
+        return disputes.open_settlement(connection, judge, kind=kind, put_off=later)
     return waiting
 
 
@@ -117,31 +128,35 @@ def _explained_enough(screen: Reviewing, connection: Transaction) -> bool:
 
 def _next(screen: Reviewing, connection: Transaction, *, again: bool) -> _Shown:
     """Return the case that comes next, which nobody else is shown for a while."""
+    judge = screen.judge
+    person = screen.name
     measuring = MEASURING in screen.request.cookies
     if measuring:
-        measuring = not is_measured(connection, screen.judge, screen.kind)
+        measuring = not is_measured(connection, judge, screen.kind)
     opened = screen.server.opened
-    with opened.turn(screen.judge, screen.name) as turn:
+    with opened.turn(judge, person) as turn:
         coming = next_cases(
             connection,
-            screen.judge,
-            screen.name,
+            judge,
+            person,
             n=_SOON,
             again=_PASSED if again else (),
             measuring=measuring,
             turn=turn,
         )
         if coming:
-            opened.open(screen.judge, coming[0].case_id, screen.name)
+            opened.open(judge, coming[0].case_id, person)
+    if not coming:
+        return _Shown(card=None)
     version = screen.loaded.version
     is_behind = any(one.is_behind(version) and one.problem is None for one in coming)
-    return _Shown(card=coming[0] if coming else None, is_behind=is_behind)
+    return _Shown(card=coming[0], is_behind=is_behind)
 
 
-def _note_seen(screen: Reviewing, waiting: Difference) -> None:
+def _note_seen(screen: Reviewing, case: QueuedCase) -> None:
     """Note that an owner has read what others say: their own answer is not blind any more."""
     with screen.write() as connection:
-        service.mark_seen(connection, waiting.case, screen.name)
+        service.mark_seen(connection, case, screen.name)
 
 
 @router.get("/review/foot")
@@ -228,9 +243,8 @@ def save_words(
     kind = screen.kind
     with screen.write() as connection:
         screen.case(connection, case, content)
-        if (
-            words is not None
-        ):  # a foot without a field says nothing of words that are there
+        # A foot without a field says nothing of words that are there.
+        if words is not None:
             is_theirs = service.save_draft(
                 connection,
                 screen.judge,
@@ -283,9 +297,8 @@ def choose(
     if before is None or not is_done:
         return screen.next()
     what = "taken" if other else "kept"
-    return _done(
-        screen, {"case": case, "what": what, "who": other, "value": before.value}
-    )
+    done = {"case": case, "what": what, "who": other, "value": before.value}
+    return _done(screen, done)
 
 
 @router.post("/review/settle", dependencies=[OWNER])
@@ -318,7 +331,7 @@ def undo(screen: Screen) -> Response:
     with screen.write() as connection:
         disputes.undo(connection, screen.judge, screen.name, done, kind=kind)
     answer = screen.next()
-    remembered.forget_done(answer, link(screen.judge, "review"))
+    remembered.DONE.forget(answer, screen.judge)
     return answer
 
 
@@ -326,20 +339,18 @@ def undo(screen: Screen) -> Response:
 def put_off(screen: Screen, case: str | None = None) -> Response:
     """Put a difference off for an hour; without a case none is put off any more."""
     answer = screen.next()
-    path = link(screen.judge, "review")
     if case is None:
-        remembered.forget_put_off(answer, path)
+        remembered.PUT_OFF.forget(answer, screen.judge)
     else:
-        remembered.remember_put_off(
-            answer, path, [*remembered.put_off(screen.request), case]
-        )
+        cases = [*remembered.put_off(screen.request), case]
+        remembered.PUT_OFF.keep(answer, screen.judge, cases)
     return answer
 
 
 def _done(screen: Reviewing, done: dict[str, Any]) -> Response:
     """Go on, and remember what was chosen so that it can be undone."""
     answer = screen.next()
-    remembered.remember_done(answer, link(screen.judge, "review"), done)
+    remembered.DONE.keep(answer, screen.judge, done)
     return answer
 
 

@@ -119,9 +119,9 @@ def _checked(
         value = None
     else:
         value = kind.parse(answer.value)
-    stays = (
-        before is None or before.value is None or same_value(before.value, value, kind)
-    )
+    if before is None or before.value is None:
+        return value, kept
+    stays = same_value(before.value, value, kind)
     return value, kept if stays else words
 
 
@@ -209,13 +209,11 @@ def _reopen(
     kind: ValueType,
 ) -> None:
     """Open again what was settled, if a new verdict contradicts it."""
-    ((_, verdicts),) = verdicts_on(connection, case.judge, [case.case_id])
     if _holds_still(connection, case, person, value, kind):
-        by = case.settled_by
-        mark_dispute(connection, case.judge, case.case_id, False, case.settled, by)
-    else:
+        return
+    for case_id, verdicts in verdicts_on(connection, case.judge, [case.case_id]):
         is_disputed = bool(differing(verdicts, kind))
-        mark_dispute(connection, case.judge, case.case_id, is_disputed)
+        mark_dispute(connection, case.judge, case_id, is_disputed)
 
 
 def _holds_still(
@@ -226,12 +224,12 @@ def _holds_still(
     kind: ValueType,
 ) -> bool:
     """Return whether the answer that was settled on holds although this person says more."""
-    if case.settled in (None, "", person):
+    if not case.settled or case.settled == person:
         return False
-    holder = answer_of(connection, case.judge, case.settled or "", case.case_id)
-    return holder is not None and (
-        value is None or same_value(holder.value, value, kind)
-    )
+    holder = answer_of(connection, case.judge, case.settled, case.case_id)
+    if holder is None:
+        return False
+    return value is None or same_value(holder.value, value, kind)
 
 
 def same_value(one: Value | None, other: Value | None, kind: ValueType) -> bool:
@@ -243,7 +241,7 @@ def same_value(one: Value | None, other: Value | None, kind: ValueType) -> bool:
 
 def differing(verdicts: Sequence[Answer], kind: ValueType) -> list[Answer]:
     """Return the verdicts with which some other one does not agree."""
-    differ = list[Answer]()
+    differ = []
     for one in verdicts:
         if not all(same_value(one.value, other.value, kind) for other in verdicts):
             differ.append(one)

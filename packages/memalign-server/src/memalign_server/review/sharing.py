@@ -37,7 +37,7 @@ class OpenCases:
         """
         with self._lock:
             self._close_old()
-            own = set[str]()
+            own = set()
             others = Counter[str]()
             for of, case_id, who in self._until:
                 if of != judge:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Annotated
 
 from fastapi import APIRouter, Form, Request
@@ -73,7 +73,8 @@ Drafted = Annotated[Draft, Form()]
 @router.post("")
 def create_judge(server: Here, person: Asking, draft: Drafted) -> Response:
     """Create a judge with an empty memory, and go on to its cases."""
-    judge = _new(draft, person, {judge.name for judge in server.registry.list()})
+    taken = {judge.name for judge in server.registry.list()}
+    judge = _new(draft, person, taken)
     with about("name"):
         server.registry.create(judge)
     return RedirectResponse(link(judge.name, "setup", open="cases"), 303)
@@ -129,7 +130,7 @@ def try_question(
             with server.store.read() as connection:
                 case = next(iter(list_cases(connection, judge, most=1)), None)
         else:
-            judge = _new(draft, person, set())
+            judge = _new(draft, person, ())
         # Without its memory, for what an expert has said of a case is answered without the model.
         once = _asked_once(judge)
         trial = once.ajudge(case.example if case else _invented(judge))
@@ -154,39 +155,35 @@ def _fault_of(error: Exception) -> str:
     """Return what is wrong with a model, as `tried.html` names it."""
     if _NO_KEY.search(str(error)):
         return "key"
-    return next(
-        (fault for kind, fault in _FAULTS.items() if isinstance(error, kind)),
-        "unusable",
-    )
+    for kind, fault in _FAULTS.items():
+        if isinstance(error, kind):
+            return fault
+    return "unusable"
 
 
 def _asked_once(judge: Judge) -> Judge:
     """Return the judge without its memory, with a model that is not asked again if it fails."""
     model = open_judging_model(judge)
     ready = getattr(model, "ready", None)
-    if (
-        ready is not None
-    ):  # its library takes seconds to load, and the model is not slow for that
+    if ready is not None:
+        # Its library takes seconds to load, and the model is not slow for that.
         aio.run(ready())
     once = getattr(model, "once", None)
-    return judge.replace(memory=Memory(), model=model if once is None else once())
+    if once is not None:
+        model = once()
+    return judge.replace(memory=Memory(), model=model)
 
 
-def _new(draft: Draft, person: Person, taken: set[str]) -> Judge:
+def _new(draft: Draft, person: Person, taken: Collection[str]) -> Judge:
     """Return the judge of a draft; without a name it gets one from its question."""
     if not (draft.question or draft.instructions):
         raise Refused("write the question first", field="question")
     _check_address(draft.model, None, person)
     kind = ValueType.of(draft.kind or "bool")
-    stem = (
-        "-".join(re.findall(r"\w+", draft.question.lower())[:_NAME_WORDS])[:60]
-        or "judge"
-    )
-    names = (stem, *(f"{stem}-{number}" for number in range(2, len(taken) + 2)))
     fields = _PAIR_FIELDS if kind.choices else _FIELDS
     with about("instructions" if draft.instructions else "question"):
         judge = Judge(
-            name=next(name for name in names if name not in taken),
+            name=_free_name(draft.question, taken),
             instructions=draft.instructions or f"{draft.question}\n\n{fields}",
             feedback_value_type=kind,
         )
@@ -194,6 +191,18 @@ def _new(draft: Draft, person: Person, taken: set[str]) -> Judge:
         judge = judge.replace(name=draft.name or judge.name)
     with about("model"):
         return judge.replace(model=draft.model or None)
+
+
+def _free_name(question: str, taken: Collection[str]) -> str:
+    """Return a name of the question's first words, with a number if a judge has it."""
+    words = re.findall(r"\w+", question.lower())
+    stem = "-".join(words[:_NAME_WORDS])[:60] or "judge"
+    name = stem
+    number = 1
+    while name in taken:
+        number += 1
+        name = f"{stem}-{number}"
+    return name
 
 
 def _changed(judge: Judge, draft: Draft, person: Person, *, fixed: bool) -> Judge:

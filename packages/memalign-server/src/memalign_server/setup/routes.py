@@ -104,7 +104,8 @@ class Setup(JudgeScreen):
         """Return the MLflow to read cases from; "" if the reader may name one, None without any."""
         if find_spec("mlflow") is None:
             return None
-        return self.server.settings.mlflow or ("" if self.person.by == "open" else None)
+        free = "" if self.person.by == "open" else None
+        return self.server.settings.mlflow or free
 
     def show(self, open: Block, **news: Any) -> Response:
         """Return the page with one block open.
@@ -207,7 +208,8 @@ def take_cases(
 def some_names(ids: Sequence[str]) -> str:
     """Return the first ids, with a mark if there are more."""
     names = ", ".join(case_id[:_NAME] for case_id in ids[:_NAMED])
-    return f"{names}…" if len(ids) > _NAMED else names
+    more = "…" if len(ids) > _NAMED else ""
+    return f"{names}{more}"
 
 
 def _read(setup: Setup, file: UploadFile, column: Sequence[str]) -> Upload:

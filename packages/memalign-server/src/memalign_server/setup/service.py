@@ -48,7 +48,7 @@ def keep_said(
         How many answers are new.
     """
     kept = 0
-    names: dict[str, str] = {}
+    names = {}
     for feedback in said:
         source = by if feedback.source == UNKNOWN_SOURCE else feedback.source
         if source not in names:

@@ -13,6 +13,7 @@ import tempfile
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -148,14 +149,12 @@ class Upload:
 
     def text(self, case: Example, question: str) -> str:
         """Return what a case has for a question."""
-        value = (
-            case.content["outputs"][question]
-            if question in _SIDES
-            else case.content[question]
-        )
-        return (
-            value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        )
+        content = case.content
+        source = content["outputs"] if question in _SIDES else content
+        value = source[question]
+        if isinstance(value, str):
+            return value
+        return json.dumps(value, ensure_ascii=False)
 
 
 def upload_folder(place: str) -> Path:
@@ -171,9 +170,8 @@ def upload_folder(place: str) -> Path:
     folder = Path(tempfile.gettempdir()) / f"memalign-uploads-{name}"
     folder.mkdir(mode=0o700, exist_ok=True)
     found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or (
-        hasattr(os, "getuid") and found.st_uid != os.getuid()
-    ):
+    is_other = hasattr(os, "getuid") and found.st_uid != os.getuid()
+    if is_other or not stat.S_ISDIR(found.st_mode):
         raise RegistryError(f"{folder} is not a folder of this server's; remove it")
     return folder
 
@@ -208,24 +206,21 @@ def read_upload(
     rows, guessed = _read_rows(file, name, place)
     bad = [row for row in rows if isinstance(row, RowError)]
     written = [_as_written(row) for row in rows if isinstance(row, Row)]
-    columns = list(dict.fromkeys(column for row in written for column in row.fields))
+    fields = [row.fields for row in written]
+    columns = list(dict.fromkeys(chain.from_iterable(fields)))
     if not columns:
         raise InvalidRows(name, bad)
-    questions = _questions(judge, written[0].fields)
-    if len(chosen) != len(questions) or not {*chosen} <= {
-        "",
-        *columns,
-    }:  # of another file
-        fields = [row.fields for row in written]
+    questions = _questions(judge, fields[0])
+    is_of_this_file = {"", *columns}.issuperset(chosen)
+    if len(chosen) != len(questions) or not is_of_this_file:
         chosen = _first_choice(questions, columns, judge.columns, fields)
+    free = [column for column in columns if column not in chosen]
     upload = Upload(
         name=name,
         columns=columns,
         questions=questions,
         chosen=chosen,
-        labels=[
-            column for column in columns if column in _LABELS and column not in chosen
-        ],
+        labels=[column for column in free if column in _LABELS],
         guessed=guessed,
     )
     if not upload.complete:
@@ -265,16 +260,16 @@ def _filled(
 ) -> tuple[list[Row], list[RowError]]:
     """Return the rows that have something in every chosen column, by the fields, and the others."""
     columns = dict(zip(questions, chosen, strict=True))
-    filled = list[Row]()
-    bad = list[RowError]()
+    filled = []
+    bad = []
     for row in rows:
         empty = [column for column in chosen if _is_empty(row.fields.get(column))]
         if empty:
-            bad.append(
-                RowError(line=row.line, reason=f"nothing is in {', '.join(empty)}")
-            )
+            reason = f"nothing is in {', '.join(empty)}"
+            bad.append(RowError(line=row.line, reason=reason))
         else:
-            filled.append(replace(row, fields=_by_fields(row.fields, columns)))
+            fields = _by_fields(row.fields, columns)
+            filled.append(replace(row, fields=fields))
     return filled, bad
 
 
@@ -306,9 +301,8 @@ def _cases(
     refused = list[RowError]()
     while rows:
         try:
-            return list(
-                Examples.of(RowSource.of(rows, name=name), fields=fields)
-            ), refused
+            cases = Examples.of(RowSource.of(rows, name=name), fields=fields)
+            return list(cases), refused
         except InvalidRows as error:  # without its rows the others can be used
             refused += error.rows
             lines = {row.line for row in error.rows}
@@ -349,16 +343,16 @@ def _as_utf8(data: bytes, suffix: str) -> tuple[bytes, str]:
 
 def _by_fields(row: Mapping[str, Any], chosen: Mapping[str, str]) -> dict[str, Any]:
     """Return a row by its fields, with its id and what else it has; a pair's sides are outputs."""
-    sides = {side: row[column] for side, column in chosen.items() if side in _SIDES}
-    columns = Columns(
-        {field: column for field, column in chosen.items() if field not in _SIDES}
-    )
-    rest = {
-        name: value
-        for name, value in row.items()
-        if name not in {chosen[side] for side in sides}
-    }
-    return columns.renamed(rest) | ({"outputs": sides} if sides else {})
+    columns = dict(chosen)
+    rest = dict(row)
+    sides = {}
+    for side in _SIDES:
+        if side in chosen:
+            sides[side] = rest.pop(columns.pop(side))
+    fields = Columns(columns).renamed(rest)
+    if sides:
+        fields["outputs"] = sides
+    return fields
 
 
 def _questions(judge: Judge, row: Mapping[str, Any]) -> list[str]:
@@ -387,20 +381,14 @@ def _first_choice(
     chosen = dict[str, str]()
     for question in questions:
         name = remembered.get(question, question)
-        fitting = (
-            [name]
-            if name in free
-            else [column for column in free if _means(column, question)]
-        )
-        chosen[question] = next(
-            (column for column in fitting if column not in chosen.values()), ""
-        )
-    rest = iter(
-        [
-            column
-            for column in free
-            if column not in chosen.values() and not _is_key(column, rows)
-        ]
+        fitting = [name]
+        if name not in free:
+            fitting = [column for column in free if _means(column, question)]
+        left = (column for column in fitting if column not in chosen.values())
+        chosen[question] = next(left, "")
+    taken = set(chosen.values())
+    rest = (
+        column for column in free if column not in taken and not _is_key(column, rows)
     )
     return [chosen[question] or next(rest, "") for question in questions]
 
@@ -409,11 +397,8 @@ def _means(column: str, question: str) -> bool:
     words = column_form(column).split("_")
     if words[-1] in _KEYS:
         return False
-    return any(
-        word.startswith(beginning)
-        for word in words
-        for beginning in _NAMES.get(question, ())
-    )
+    beginnings = _NAMES.get(question, ())
+    return any(word.startswith(beginnings) for word in words)
 
 
 def _is_key(column: str, rows: Sequence[Mapping[str, Any]]) -> bool:
@@ -428,21 +413,21 @@ def _is_key(column: str, rows: Sequence[Mapping[str, Any]]) -> bool:
     )
     if not texts or not is_short:
         return False
-    is_numbered = len(set(texts)) == len(texts) > 1 and all(map(_DIGIT.search, texts))
-    return is_numbered or not _KEYS.isdisjoint(column_form(column).split("_"))
+    is_unique = len(set(texts)) == len(texts) > 1
+    if is_unique and all(map(_DIGIT.search, texts)):
+        return True
+    return not _KEYS.isdisjoint(column_form(column).split("_"))
 
 
 def _as_written(row: Row) -> Row:
     """Return the row without an id that was made for it."""
-    fields = {
-        name: value
-        for name, value in row.fields.items()
-        if not (row.made_id and name == "id")
-    }
+    fields = dict(row.fields)
+    if row.made_id:
+        del fields["id"]
     return replace(row, fields=fields, made_id=False)
 
 
 def _is_empty(value: Any) -> bool:
-    return (
-        value is None or value == [] or (isinstance(value, str) and not value.strip())
-    )
+    if isinstance(value, str):
+        return not value.strip()
+    return value in (None, [])

@@ -80,7 +80,7 @@ def _pairs(judge: str) -> Select[Any]:
 
 
 def _answered_cases(connection: Connection, query: Select[Any]) -> list[AnsweredCase]:
-    pairs = list[AnsweredCase]()
+    pairs = []
     for row in connection.execute(query):
         case = read_row(QueuedCase, queue, row)
         answer = read_row(Answer, reviews, row)
@@ -477,7 +477,7 @@ def blind_answers(
         .where(blind, unseen)
         .order_by(SAID.created_at.desc())
     )
-    latest = set[str]()
+    latest = set()
     with connection.execute(newest_first) as ids:
         for case_id in ids.scalars():
             latest.add(case_id)

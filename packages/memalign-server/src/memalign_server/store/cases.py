@@ -74,6 +74,7 @@ CHOICES: Final = (1, 2, 3)
 """How many people's answers a case may want."""
 _MEASURING: Final = 2
 """Answers that a measuring case wants at least: people are compared there."""
+_NOTHING: Final = Memory()
 _CHANCES = 1_000_000
 _MOST_FOUND = 20  # cases of one search, and batches of one list
 _MINUTE = 16  # characters of a time that say its minute
@@ -185,7 +186,7 @@ def compare_cases(
     judge: str,
     examples: Iterable[Example],
     *,
-    memory: Memory | None = None,
+    memory: Memory = _NOTHING,
 ) -> Arrival:
     """Return which cases are new to a judge's queue, and which ids have other content.
 
@@ -202,12 +203,12 @@ def compare_cases(
     """
     distinct = {example.id: example for example in examples}
     ids, contents = _known(connection, judge, list(distinct.values()))
-    new = dict[str, Example]()
-    changed = list[str]()
+    new = {}
+    changed = []
     repeated = 0
     for example in distinct.values():
         content = example.content_hash
-        learned = None if memory is None else memory.case(example.id)
+        learned = memory.case(example.id)
         is_other = learned is not None and learned.example.content_hash != content
         if content in contents or content in new:
             repeated += 1
@@ -244,8 +245,8 @@ def _known(
     Raises:
         InputError: An id is too long.
     """
-    ids = set[str]()
-    contents = set[str]()
+    ids = set()
+    contents = set()
     for part in parts_of(examples):
         for example in part:
             _check_id(example.id)
@@ -277,7 +278,7 @@ def add_cases(
     judge: str,
     examples: Iterable[Example],
     *,
-    memory: Memory | None = None,
+    memory: Memory = _NOTHING,
     origin: str | None = None,
 ) -> Arrival:
     """Put those cases in the queue of a judge that are new to it, unjudged.
@@ -541,7 +542,7 @@ def next_cases(
     held_out = _free(connection, query.where(HELD_OUT), turn)
     if measuring:
         return list(_mixed(others, held_out, ONE_IN, again=0))[:n]
-    opened = list[QueuedCase]()
+    opened = []
     if turn.own:
         own_open = query.where(CASE.case_id.in_(turn.own))
         opened = read_cases(connection, own_open)[:n]
@@ -555,7 +556,7 @@ def _free(
     connection: Connection, query: Select[Any], turn: Sharing
 ) -> list[QueuedCase]:
     """Return the cases that want more answers than those who have them open will give."""
-    found = list[QueuedCase]()
+    found = []
     for row in connection.execute(query):
         if row.answers + turn.others.get(row.case_id, 0) < row.needed:
             found.append(read_row(QueuedCase, queue, row))
@@ -605,7 +606,7 @@ def cases_ahead(connection: Connection, judge: str, *, n: int) -> list[QueuedCas
     No case comes twice.
     """
     answering = select(SAID.person).where(said_of(judge)).distinct()
-    coming = dict[int, QueuedCase]()
+    coming = {}
     for person in (*connection.scalars(answering), ""):
         for ahead in next_cases(connection, judge, person, n=n):
             coming[ahead.number] = ahead
@@ -649,7 +650,7 @@ def cases_of(
     connection: Connection, judge: str, ids: Sequence[str]
 ) -> list[QueuedCase]:
     """Return cases of the queue in the order of the given ids, without those that are not there."""
-    found = dict[str, QueuedCase]()
+    found = {}
     for part in parts_of(ids):
         query = select(queue).where(of_judge(judge), CASE.case_id.in_(part))
         for one in read_cases(connection, query):
@@ -700,7 +701,7 @@ def turned_unanswered(
         .order_by(CASE.number)
         .limit(most)
     )
-    turned = list[str]()
+    turned = []
     for row in connection.execute(query):
         if _verdict_text(row.first_value) != row.verdict:
             turned.append(row.case_id)
@@ -813,7 +814,7 @@ def list_batches(connection: Connection, judge: str) -> list[Batch]:
         .limit(_MOST_FOUND)
     )
     latest_first = connection.execute(query).all()
-    batches = list[Batch]()
+    batches = []
     seen = Counter[tuple[str | None, str]]()
     for row in reversed(latest_first):
         alike = (row.origin, row.added_at[:_MINUTE])
@@ -841,7 +842,7 @@ def find_cases(
         finder = Finder(text)
     except InputError:  # nothing in it is visible
         return []
-    cases = dict[str, Example]()
+    cases = {}
     query = select(type_coerce(CASE.example, Text)).where(of_judge(judge.name))
     for row in connection.scalars(query.order_by(CASE.number)):
         # Most rows need not be read. JSON writes a backslash as two.

@@ -6,6 +6,7 @@ the newest one, and beside it what the judge had said while its memory was empty
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -187,10 +188,10 @@ def _measured(connection: Transaction, judge: str, kind: ValueType) -> list[_Mea
     Where people differ, the answer counts that an owner settled on. As soon as enough cases have a
     verdict of the newest version, the others wait for theirs.
     """
-    by_case: dict[str, list[AnsweredCase]] = {}
+    by_case = defaultdict[str, list[AnsweredCase]](list)
     for pair in blind_answers(connection, judge, most=LATEST):
         if pair.case.settled in (None, pair.answer.person):
-            by_case.setdefault(pair.case.case_id, []).append(pair)
+            by_case[pair.case.case_id].append(pair)
     cases = []
     for pairs in by_case.values():
         case = _measured_case(pairs, kind)
@@ -284,7 +285,7 @@ def _mistakes(
     cases: Sequence[_Measured],
 ) -> tuple[Mistake, ...]:
     """Return the latest cases on which the judge contradicts the reader, blind and now."""
-    wrong: dict[str, _Measured] = {}
+    wrong = {}
     for case in reversed(cases):
         own = case.people.get(person)
         if own is None or kind.agree(case.verdict, own):

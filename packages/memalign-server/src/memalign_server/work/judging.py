@@ -7,7 +7,7 @@ expert's label, and nobody could see whether the lesson helped.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,8 +42,8 @@ async def judge_hidden(judge: Judge, examples: Sequence[Example]) -> list[Judgme
 
     So the model is asked every time.
     """
-    unknown = list[Example]()
-    runs = list[Awaitable[Sequence[Judgment]]]()
+    unknown = []
+    runs = []
     for example in examples:
         hiding = judge.without_case(example)
         if hiding is judge:
@@ -52,7 +52,7 @@ async def judge_hidden(judge: Judge, examples: Sequence[Example]) -> list[Judgme
             runs.append(hiding.ajudge_many([example]))
     if unknown:
         runs.append(judge.ajudge_many(unknown))
-    judgments = dict[str, Judgment]()
+    judgments = {}
     for run in await asyncio.gather(*runs):
         for judgment in run:
             judgments[judgment.id] = judgment
@@ -109,7 +109,7 @@ class Work:
                 because it may repeat that.
         """
         cases = list(examples)
-        judgments = list[Judgment]()
+        judgments = []
         useful = Usefulness(judge)
         for start in range(0, len(cases), _AT_ONCE):
             part = cases[start : start + _AT_ONCE]
@@ -145,7 +145,7 @@ class Work:
             seen = cases_ahead(connection, name, n=AHEAD)
             seen += latest_answered(connection, name, held_out=True, most=HELD_OUT)
             seen += latest_answered(connection, name, held_out=False, most=AGAIN)
-        cases = dict[str, Example]()
+        cases = {}
         for case in seen:
             if case.judgment is None or case.is_behind(version):
                 cases[case.case_id] = case.example

@@ -11,7 +11,7 @@ from memalign.align import AlignResult
 from memalign.errors import MemalignError
 from memalign.keys import same_person
 from memalign.memory import Memory
-from memalign.types import Example, Feedback, FeedbackKey, Judgment
+from memalign.types import Example, FeedbackKey, Judgment
 from memalign_server.erase.service import erase
 from memalign_server.learned.service import rephrased
 from memalign_server.learned.teaching import (
@@ -83,13 +83,7 @@ async def unalign(work: Work) -> dict[str, Any]:
     )
     memory = before.memory
     by = given.get("by") or ""
-    own = list[FeedbackKey]()
-    others = list[FeedbackKey]()
-    for key in result.removed:
-        if not by or same_person(key.source, by):
-            own.append(key)
-        elif memory.annotation(key):
-            others.append(key)
+    own, others = _own_and_others(result.removed, memory, by)
     words = bool(given.get("words"))
     holder = given.get("holder") or ""
     with work.store.write() as connection:
@@ -105,6 +99,20 @@ async def unalign(work: Work) -> dict[str, Any]:
     judged = await _judged_again(work, result, work.unjudged())
     judged["overruled"] = len(others)
     return judged
+
+
+def _own_and_others(
+    keys: Iterable[FeedbackKey], memory: Memory, by: str
+) -> tuple[list[FeedbackKey], list[FeedbackKey]]:
+    """Return the keys of the one who asks, and those of others in memory; all if nobody asks."""
+    own = []
+    others = []
+    for key in keys:
+        if not by or same_person(key.source, by):
+            own.append(key)
+        elif memory.annotation(key):
+            others.append(key)
+    return own, others
 
 
 async def teach(work: Work) -> dict[str, Any]:
@@ -145,8 +153,8 @@ async def _learn(work: Work, lessons: Sequence[Lesson]) -> AlignResult:
         MemalignError: A locked case came out wrong. Nothing was committed: the answers stay
             untaught, and are taught again.
     """
-    feedback = list[Feedback]()
-    verdicts = dict[str, Judgment]()
+    feedback = []
+    verdicts = {}
     for lesson in lessons:
         said = lesson.feedback
         feedback.append(said)
@@ -209,7 +217,7 @@ async def trial(work: Work) -> dict[str, Any]:
     behind = {key.id for key in judge.memory.sources_of(rule)}
     with work.store.read() as connection:
         answered = cases_for_trial(connection, work.judge, person, behind)
-    outcomes = list[dict[str, Any]]()
+    outcomes = []
     work.progress("trying", 0, len(answered))
     for start in range(0, len(answered), _TRIED_AT_ONCE):
         part = answered[start : start + _TRIED_AT_ONCE]
@@ -236,7 +244,7 @@ def _outcomes(
     """Return which cases the judge gets right with its old wording and with the new one."""
     agree = judge.value_type.agree
     verdicts = {judgment.id: judgment for judgment in before}
-    outcomes = list[dict[str, Any]]()
+    outcomes = []
     for pair, now in zip(answered, after, strict=True):
         case_id = pair.case.case_id
         own = pair.answer.value
@@ -301,7 +309,7 @@ async def _judge_queue(work: Work, judge: Judge, version: int) -> dict[str, Any]
     """Judge every case of the queue that is not judged, and what comes next where that is old."""
     with work.store.read() as connection:
         ahead = cases_ahead(connection, work.judge, n=AHEAD)
-    old = dict[str, Example]()
+    old = {}
     for case in ahead:
         if case.is_behind(version):
             old[case.case_id] = case.example
@@ -310,7 +318,7 @@ async def _judge_queue(work: Work, judge: Judge, version: int) -> dict[str, Any]
     cases.sort(key=lambda case: case.id != first)  # it waits in somebody's foot
     judgments = await work.judge_cases(judge, version, cases)
     judged = 0
-    problems = list[str]()
+    problems = []
     for judgment in judgments:
         if judgment.error is None:
             judged += 1
