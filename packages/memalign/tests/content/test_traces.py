@@ -238,6 +238,41 @@ TRACERS: dict[str, Any] = {
         {"span_id": 0, "parent_id": None, **FLAT},
         {"span_id": 1, "parent_id": 0, **BELOW},
     ],
+    "runs inside runs": {
+        **{"id": "a", "trace_id": "a", "parent_run_id": None, **FLAT},
+        "feedback_stats": {"tone": "LEAK"},
+        "child_runs": [{"id": "b", "trace_id": "a", "parent_run_id": "a", **BELOW}],
+    },
+    "Braintrust": [
+        {
+            **{"id": "1", "span_id": "a", "root_span_id": "a", "span_parents": None},
+            **FLAT,
+            "name": None,
+            "span_attributes": {"name": "agent", "type": "task"},
+            "scores": {"tone": "LEAK"},
+        },
+        {"span_id": "b", "root_span_id": "a", "span_parents": ["a"], **BELOW},
+        {
+            **{"span_id": "c", "root_span_id": "a", "span_parents": ["a"]},
+            "span_attributes": {"type": "score"},
+            "output": "LEAK",
+        },
+    ],
+    "Weave": [
+        {"id": "a", "trace_id": "t", "op_name": "agent", **FLAT, "name": None},
+        None,
+        {"id": "b", "trace_id": "t", "parent_id": "a", **BELOW},
+    ],
+    "Tempo": {
+        "batches": [
+            {"scopeSpans": [{"spans": [{"spanId": "a", **FLAT}]}]},
+            {
+                "scopeSpans": [
+                    {"spans": [{"spanId": "b", "parentSpanId": "a", **BELOW}]}
+                ]
+            },
+        ]
+    },
     "a tracer that writes empty ids": [
         {"span_id": "a", "parent_id": "", **FLAT},
         {"span_id": "", "id": "b", "trace_id": "t", "parent_id": ["a"], **BELOW},

@@ -45,6 +45,7 @@ STARTS = (
     "start",
 )
 ENDS = ("endTimeUnixNano", "end_time_unix_nano", "end_time", "endTime", "end")
+NAMES = ("name", "op_name", "operation_name")
 INPUTS = ("inputs", "input")
 OUTPUTS = ("outputs", "output")
 KINDS = ("span_kind", "run_type", "type", "kind")
@@ -94,6 +95,7 @@ READ = frozenset(
             *TRACES,
             *STARTS,
             *ENDS,
+            *NAMES,
             *INPUTS,
             *OUTPUTS,
             *KINDS,
@@ -101,8 +103,9 @@ READ = frozenset(
         ),
         *(
             "id",
-            "name",
             "context",
+            "child_runs",
+            "span_attributes",
             "attributes",
             "events",
             "status",
@@ -229,11 +232,8 @@ def span_tree(trace: object) -> SpanTree | None:
     Returns:
         None for anything else: other JSON and plain text are judged as they are.
     """
-    spans = _spans_in(opened(trace))
-    for span in spans:
-        if not isinstance(span, Mapping) or "name" not in span or not _id(span):
-            return None
-    if not spans:
+    spans = [span for span in _spans_in(opened(trace)) if span is not None]
+    if not spans or not all(map(_id, spans)):
         return None
     links = [_span(span) for span in spans]
     return _tree(links)
@@ -245,18 +245,26 @@ def _spans_in(trace: object) -> Sequence[Any]:
         if not isinstance(data, Mapping):
             data = trace
         listed = _list(first_of(data, ("spans", "observations")))
-        return listed or exported_spans(trace)
+        return listed or exported_spans(trace) or _nested(trace)
     spans: list[Any] = []
     for part in _list(trace):
         spans += exported_spans(part) or [part]
     return spans
 
 
+def _nested(run: Fields) -> list[Any]:
+    """Return a run of LangSmith and all that it holds; nothing for one that holds none."""
+    runs: list[Any] = [run]
+    for each in runs:
+        runs += _list(first_of(each, ("child_runs",)))
+    return runs[1:] and runs
+
+
 def exported_spans(trace: object) -> list[Any]:
     """Return the spans in an object of OpenTelemetry's JSON export, none for anything else."""
     parts = [trace]
     for keys in (
-        ("resourceSpans", "resource_spans"),
+        ("resourceSpans", "resource_spans", "batches"),
         ("scopeSpans", "scope_spans"),
         ("spans",),
     ):
@@ -327,7 +335,8 @@ def _span(value: Fields) -> Span:
     read = set(READ)
     if isinstance(value.get("error"), str):
         read.add("error")
-    name = " ".join(str(value.get("name") or "").split())
+    name = first_of(value, NAMES) or first_of(value.get("span_attributes"), NAMES)
+    name = " ".join(str(name or "").split())
     kind = _kind(value, attributes)
     inputs = _taken(value, INPUTS, attributes, INPUT_ATTRIBUTES)
     outputs = _taken(value, OUTPUTS, attributes, OUTPUT_ATTRIBUTES)
