@@ -205,30 +205,30 @@ def test_what_is_written_as_csv_is_read_back(tmp_path_factory, said):
 
 
 @pytest.mark.parametrize(
-    ("row", "reason"),
+    ("changes", "reason"),
     [
-        ({"outputs": "a", "value": True}, "id is missing"),
-        ({"id": ["x"], "outputs": "a", "value": True}, "id must be text, not list"),
-        ({"id": "a\nb", "outputs": "a", "value": True}, "one line"),
-        ({"id": "t", "outputs": "a"}, "a value, a rationale or both"),
-        ({"id": "t", "value": True}, "no content: one of inputs"),
-        (GOOD | {"value": "maybe"}, "value 'maybe' is not allowed; use true or false"),
-        (GOOD | {"rationale": 7}, "rationale must be text"),
-        (GOOD | {"source": "a\nb"}, "must be one line of text"),
-        (GOOD | {"source": "\x00"}, "must be one line of text"),
-        (GOOD | {"source": {"name": "ana"}}, "source must be text"),
-        (GOOD | {"created_at": "yesterday"}, "not a time in ISO 8601"),
-        (GOOD | {"created_at": "2026-13-01"}, "not a time in ISO 8601"),
-        (GOOD | {"created_at": "01/02/2026"}, "not a time in ISO 8601"),
-        (GOOD | {"created_at": 45000}, "not a time in ISO 8601"),
+        ({"id": None}, "id is missing"),
+        ({"id": ["x"]}, "id must be text, not list"),
+        ({"id": "a\nb"}, "one line"),
+        ({"value": None, "rationale": None}, "a value, a rationale or both"),
+        ({"inputs": None, "outputs": None}, "no content: one of inputs"),
+        ({"value": "maybe"}, "value 'maybe' is not allowed; use true or false"),
+        ({"rationale": 7}, "rationale must be text"),
+        ({"source": "a\nb"}, "must be one line of text"),
+        ({"source": "\x00"}, "must be one line of text"),
+        ({"source": {"name": "ana"}}, "source must be text"),
+        ({"created_at": "yesterday"}, "not a time in ISO 8601"),
+        ({"created_at": "2026-13-01"}, "not a time in ISO 8601"),
+        ({"created_at": "01/02/2026"}, "not a time in ISO 8601"),
+        ({"created_at": 45000}, "not a time in ISO 8601"),
         (
-            GOOD | {"meta": {"group": 1}, "group": 2},
+            {"meta": {"group": 1}, "group": 2},
             "group is both a column and a key of meta",
         ),
     ],
 )
-def test_a_bad_row_is_named_by_line(write, row, reason):
-    path = write("f.jsonl", lines(GOOD | {"id": "good"}, row))
+def test_a_bad_row_is_named_by_line(write, changes, reason):
+    path = write("f.jsonl", lines(GOOD | {"id": "good"}, GOOD | changes))
     with pytest.raises(InvalidRows) as error:
         read(path)
     assert str(path) in str(error.value)

@@ -33,23 +33,23 @@ def judged(value: bool | float = True, **more: Any) -> Judgment:
     )
 
 
-def write(
-    path: Path,
-    judgments: dict[str, Judgment],
-    *,
-    judge: str = "j",
-    examples: Any = EXAMPLES,
-) -> None:
+def write(path: Path, judgments: dict[str, Judgment]) -> None:
     """What a run leaves that judges these examples."""
-    with JudgmentWriter(path, judge=judge, examples=examples) as writer:
+    with JudgmentWriter(path, judge="j", examples=EXAMPLES) as writer:
         for example_id, judgment in judgments.items():
             writer.write(example_id, judgment)
 
 
-def present(path: Path, *, examples: list[Example] = EXAMPLES) -> list[str]:
+def judge(path: Path, *names: str) -> bytes:
+    """What is in the file after a run that judges these."""
+    write(path, dict.fromkeys(names, judged()))
+    return path.read_bytes()
+
+
+def present(path: Path) -> list[str]:
     """The ids that a resumed run finds judged."""
-    with JudgmentWriter(path, judge="j", examples=examples) as writer:
-        return [example.id for example in examples if example.id in writer]
+    with JudgmentWriter(path, judge="j", examples=EXAMPLES) as writer:
+        return [example.id for example in EXAMPLES if example.id in writer]
 
 
 def ids(path: Path) -> list[str]:
@@ -95,28 +95,24 @@ def test_a_resumed_run_judges_failures_again(out):
 @pytest.mark.parametrize("kept", [0, 20, 40])
 def test_a_last_line_cut_anywhere_is_judged_again(out, kept, zeros):
     """A power cut may have left zeros behind it."""
-    write(out, {"t-0": judged(), "t-1": judged()})
-    whole = out.read_bytes()
+    whole = judge(out, "t-0", "t-1")
     first, second, _ = whole.split(b"\n")
-    out.write_bytes(first + b"\n" + second[:kept] + b"\0" * zeros)
+    cut = second[:kept] + b"\0" * zeros
+    out.write_bytes(first + b"\n" + cut)
     assert list(read_judgments(out).judgments) == present(out) == ["t-0"]
-    write(out, {"t-1": judged()})
-    assert out.read_bytes() == whole
+    assert judge(out, "t-1") == whole
 
 
 def test_a_last_line_without_its_break_is_whole(out):
-    write(out, {"t-0": judged(), "t-1": judged()})
-    whole = out.read_bytes()
+    whole = judge(out, "t-0", "t-1")
     out.write_bytes(whole.rstrip())
     assert list(read_judgments(out).judgments) == present(out) == ["t-0", "t-1"]
-    write(out, {"t-2": judged()})
-    assert out.read_bytes().startswith(whole)
+    assert judge(out, "t-2").startswith(whole)
     assert ids(out) == ["t-0", "t-1", "t-2"]
 
 
 def test_a_whole_last_line_is_not_cut_whatever_it_says(out):
-    write(out, {"t-0": judged(), "t-1": judged()})
-    whole = out.read_bytes().rstrip()
+    whole = judge(out, "t-0", "t-1").rstrip()
     out.write_bytes(whole[:-1] + b',"note":"a","note":"b"}')
     with pytest.raises(InputError, match="line 2"):
         read_judgments(out)

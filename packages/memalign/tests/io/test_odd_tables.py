@@ -38,50 +38,43 @@ def labels(given: Any, value_type: ValueType = BOOL) -> list[Any]:
 
 LONG = "answer, as sent, to the customer, verbatim, in full"
 MARKS = {
-    "quoted commas in the header": (
-        f'id;inputs;"{LONG}";value\n1;Where?;Soon.;true\n',
-        {"outputs": LONG},
-    ),
-    "plain commas in the header": (
-        f"id;inputs;{LONG};value\n1;Where?;Soon.;true\n",
-        {"outputs": LONG},
-    ),
-    "a line that names the mark": ("sep=;\nid;outputs;value\n1;Soon.;true\n", {}),
-    "tabs": (
-        "id\toutputs, please\tvalue\n1\tSoon.\ttrue\n",
-        {"outputs": "outputs, please"},
-    ),
-    "bars": ("id|outputs|value\n1|Soon.|true\n", {}),
-    "a title": ("Feedback, May, 2026\n\nid;outputs;value\n1;Soon.;true\n", {}),
-    "an empty last column": ("id,outputs,value,\n1,Soon.,true,\n", {}),
-    "empty cells behind the last": ("id,outputs,value\n1,Soon.,true,,\n", {}),
-    "a doubled column that nobody reads": (
-        "id,outputs,note,note,value\n1,Soon.,a,b,true\n",
-        {},
-    ),
-    "carriage returns alone": ("id,outputs,value\r1,Soon.,true\r2,No.,false\r", {}),
-    "blanks behind the marks": ('id, outputs, value\n1, "Soon.", true\n', {}),
+    "quoted commas in the header": f'id;inputs;"{LONG}";value\n1;Where?;Soon.;true\n',
+    "plain commas in the header": f"id;inputs;{LONG};value\n1;Where?;Soon.;true\n",
+    "a line that names the mark": "sep=;\nid;outputs;value\n1;Soon.;true\n",
+    "tabs": f"id\t{LONG}\tvalue\n1\tSoon.\ttrue\n",
+    "bars": "id|outputs|value\n1|Soon.|true\n",
+    "a title": "Feedback, May, 2026\n\nid;outputs;value\n1;Soon.;true\n",
+    "an empty last column": "id,outputs,value,\n1,Soon.,true,\n",
+    "empty cells behind the last": "id,outputs,value\n1,Soon.,true,,\n",
+    "a doubled column that nobody reads": "id,outputs,note,note,value\n1,Soon.,a,b,true\n",
+    "carriage returns alone": "id,outputs,value\r1,Soon.,true\r2,No.,false\r",
+    "blanks behind the marks": 'id, outputs, value\n1, "Soon.", true\n',
     "backslashes of Spark": (
-        'id,outputs,value\n1,"Soon.",true\n2,"He said \\"soon\\", \\\\ then",true\n',
-        {},
+        'id,outputs,value\n1,"Soon.",true\n2,"He said \\"soon\\", \\\\ then",true\n'
     ),
 }
 
 
+def columns_of(text: str) -> dict[str, str]:
+    return {"outputs": LONG} if LONG in text else {}
+
+
 @pytest.mark.parametrize("name", MARKS)
 def test_the_marks_of_a_table_are_found(tmp_path, name):
-    text, columns = MARKS[name]
-    (tmp_path / "f.csv").write_text(text, "utf-8")
-    rows = read_feedback(tmp_path / "f.csv", value_type=BOOL, columns=columns).rows
-    assert rows[0].id == "1"
-    assert rows[0].outputs == "Soon."
-    assert rows[0].value is True
+    path = tmp_path / "f.csv"
+    path.write_text(MARKS[name], "utf-8")
+    columns = columns_of(MARKS[name])
+    row = read_feedback(path, value_type=BOOL, columns=columns).rows[0]
+    assert row.id == "1"
+    assert row.outputs == "Soon."
+    assert row.value is True
 
 
 @pytest.mark.parametrize("name", MARKS)
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
 def test_a_mark_of_byte_order_tells_the_encoding(tmp_path, name, encoding):
-    text, columns = MARKS[name]
+    text = MARKS[name]
+    columns = columns_of(text)
     written = text.replace("Soon.", "Bientôt, 😀.") if "\t" in text else text
     marked = tmp_path / "f.tsv"
     plain = tmp_path / "g.csv"
@@ -113,7 +106,7 @@ def test_a_doubled_column_keeps_what_it_says(tmp_path):
 
 def test_sparks_quotes_keep_what_they_say(tmp_path):
     path = tmp_path / "f.csv"
-    path.write_text(MARKS["backslashes of Spark"][0], "utf-8")
+    path.write_text(MARKS["backslashes of Spark"], "utf-8")
     assert read_examples(path)[1].outputs == 'He said "soon", \\\\ then'
     path.write_text('id,outputs\n1,"C:\\new\\"\n', "utf-8")
     (row,) = read_examples(path)
