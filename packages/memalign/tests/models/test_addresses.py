@@ -32,24 +32,25 @@ def judge_of(model: str | None = None, **settings: Any) -> Judge:
 
 
 @pytest.mark.parametrize(
-    ("given", "name", "model", "url"),
+    ("given", "model", "url"),
     [
-        ("openai:qwen2.5:7b@http://localhost:11434/v1", "openai:qwen2.5:7b@http://localhost:11434/v1", "qwen2.5:7b", "http://localhost:11434/v1"),
-        ("openai:/m@https://gpu.example.org/v1/", "openai:m@https://gpu.example.org/v1", "m", "https://gpu.example.org/v1"),
-        ("openai/org/m@http://[::1]:8000/v1", "openai:org/m@http://[::1]:8000/v1", "org/m", "http://[::1]:8000/v1"),
-        ("openai:m@latest@http://h/v1", "openai:m@latest@http://h/v1", "m@latest", "http://h/v1"),
-        ("openai:m@latest", "openai:m@latest", "m@latest", None),
-        ("openai:/gpt-4.1-mini", "openai:gpt-4.1-mini", "gpt-4.1-mini", None),
-        ("openai/gpt-4.1-mini", "openai:gpt-4.1-mini", "gpt-4.1-mini", None),
-        (" OpenAI:gpt-4.1-mini ", "openai:gpt-4.1-mini", "gpt-4.1-mini", None),
-        ("openai:Qwen/Qwen2.5-7B", "openai:Qwen/Qwen2.5-7B", "Qwen/Qwen2.5-7B", None),
-        ("openai:ft:gpt-4.1-mini:acme::1", "openai:ft:gpt-4.1-mini:acme::1", "ft:gpt-4.1-mini:acme::1", None),
+        ("openai:qwen2.5:7b@http://h:11434/v1", "qwen2.5:7b", "http://h:11434/v1"),
+        ("openai:/m@https://gpu.example.org/v1/", "m", "https://gpu.example.org/v1"),
+        ("openai/org/m@http://[::1]:8000/v1", "org/m", "http://[::1]:8000/v1"),
+        ("openai:m@latest@http://h/v1", "m@latest", "http://h/v1"),
+        ("openai:m@latest", "m@latest", None),
+        ("openai:/gpt-4.1-mini", "gpt-4.1-mini", None),
+        ("openai/gpt-4.1-mini", "gpt-4.1-mini", None),
+        (" OpenAI:gpt-4.1-mini ", "gpt-4.1-mini", None),
+        ("openai:Qwen/Qwen2.5-7B", "Qwen/Qwen2.5-7B", None),
+        ("openai:ft:gpt-4.1-mini:acme::1", "ft:gpt-4.1-mini:acme::1", None),
     ],
-)  # fmt: skip
+)
 def test_every_spelling_gives_one_model_and_a_name_may_hold_an_address(
-    given, name, model, url, monkeypatch
+    given, model, url, monkeypatch
 ):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+    name = f"openai:{model}@{url}" if url else f"openai:{model}"
     target = target_of(given)
     assert (target.name, target.model, target.base_url) == (name, model, url)
     assert target_of(name) == target
@@ -80,14 +81,11 @@ def test_what_is_no_address_is_refused(name, said):
 
 
 def test_what_the_environments_address_hides_is_told_nobody(monkeypatch):
-    monkeypatch.setenv(
-        "OPENAI_BASE_URL", "http://user:pass123@127.0.0.1:9/v1?key=pass123"
-    )
+    address = "http://user:pass123@127.0.0.1:9/v1?key=pass123"
+    monkeypatch.setenv("OPENAI_BASE_URL", address)
     target = target_of("openai:m")
-    assert (str(target), target.name) == (
-        "openai:m at http://127.0.0.1:9/v1",
-        "openai:m",
-    )
+    assert target.name == "openai:m"
+    assert str(target) == "openai:m at http://127.0.0.1:9/v1"
 
 
 async def test_neither_of_two_servers_gets_the_others_key(monkeypatch):
@@ -101,18 +99,19 @@ async def test_neither_of_two_servers_gets_the_others_key(monkeypatch):
             monkeypatch.setenv(variable, f"sk-{variable}")
         monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "X-Gateway: sk-gateway")
         monkeypatch.setenv("OPENAI_BASE_URL", usual.base_url)
-        places = [f"@{one.base_url}", f"@{other.base_url}", "", f"@{usual.base_url}"]
-        replies = [
-            (await resolve(f"openai:m{place}").complete(REQUEST)).data["value"]
-            for place in places
-        ]
-    assert replies == [True, False, True, True]
-    assert [len(each.requests) for each in (one, other, usual)] == [1, 1, 2]
+        for place, value in (
+            (f"@{one.base_url}", True),
+            (f"@{other.base_url}", False),
+            ("", True),
+            (f"@{usual.base_url}", True),
+        ):
+            reply = await resolve(f"openai:m{place}").complete(REQUEST)
+            assert reply.data["value"] is value
+    assert (len(one.requests), len(other.requests), len(usual.requests)) == (1, 1, 2)
     assert "sk-" not in str(one.headers + other.headers)
-    assert all(each["authorization"] == "Bearer sk-usual" for each in usual.headers)
-    assert all(
-        each["openai-organization"] == "sk-OPENAI_ORG_ID" for each in usual.headers
-    )
+    for headers in usual.headers:
+        assert headers["authorization"] == "Bearer sk-usual"
+        assert headers["openai-organization"] == "sk-OPENAI_ORG_ID"
     assert one.requests[0]["model"] == "m"
 
 
@@ -128,14 +127,12 @@ def test_only_the_address_of_a_model_changes_fingerprints():
     assert told.fingerprint == bare.fingerprint
     assert told.parameters["reflection_model"] == "openai:big"
     assert list(told.parameters["models"]) == ["openai:m@http://h/v1"]
-    assert (
-        bare.replace(model="openai:m@http://other/v1").fingerprint != bare.fingerprint
-    )
-    assert bare.replace(model=name).fingerprint == bare.fingerprint
-    assert (
-        bare.replace(parameters={"reasoning_effort": "low"}).fingerprint
-        != bare.fingerprint
-    )
+    assert bare.replace(model=name) == bare
+    for changes in (
+        {"model": "openai:m@http://other/v1"},
+        {"parameters": {"reasoning_effort": "low"}},
+    ):
+        assert bare.replace(**changes).fingerprint != bare.fingerprint
 
 
 def test_prices_given_are_what_a_judgment_costs():
@@ -143,9 +140,8 @@ def test_prices_given_are_what_a_judgment_costs():
         name = f"openai:unknown@{endpoint.base_url}"
         judge = judge_of(name)
         assert judge(outputs="Hello!").usage.cost is None
-        priced = judge.replace(
-            parameters={"models": {name: {"prices": {"input": 10, "output": 100}}}}
-        )
+        prices = {name: {"prices": {"input": 10, "output": 100}}}
+        priced = judge.replace(parameters={"models": prices})
         usage = priced(outputs="Hello, you!").usage
     cost = (usage.input_tokens * 10 + usage.output_tokens * 100) / 1e6
     assert usage.cost == pytest.approx(cost)
@@ -170,27 +166,29 @@ def test_prices_given_are_what_a_judgment_costs():
 def test_an_unusable_key_is_named_before_any_call(monkeypatch, variables, named):
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    with pytest.raises(
-        ConfigurationError, match=f"{named} holds a line break or a character"
-    ) as caught:
+    said = f"{named} holds a line break or a character"
+    with pytest.raises(ConfigurationError, match=said) as caught:
         resolve("deepseek:m" if "DEEPSEEK_API_KEY" in variables else "openai:m")
     assert "abc123" not in str(caught.value)
 
 
-def test_a_servers_key_goes_to_its_address_alone(monkeypatch):
-    monkeypatch.setenv(
-        "MEMALIGN_SERVER_KEYS", "http://h.com/v1/=sk-abc123 http://other/v1=sk-other=="
-    )
-    assert target_of("openai:m@http://h.com/v1/").api_key == "sk-abc123"
-    hosts = [
+@pytest.mark.parametrize(
+    "other",
+    [
         "http://h.com:80/v1",
         "https://h.com/v1",
         "http://h.com.evil/v1",
         "http://H.com/v1",
-    ]
-    paths = ["http://h.com", "http://h.com/v1/more", "http://evil/http://h.com/v1"]
-    for other in hosts + paths:
-        assert target_of(f"openai:m@{other}").api_key is None, other
+        "http://h.com",
+        "http://h.com/v1/more",
+        "http://evil/http://h.com/v1",
+    ],
+)
+def test_a_servers_key_goes_to_its_address_alone(monkeypatch, other):
+    keys = "http://h.com/v1/=sk-abc123 http://other/v1=sk-other=="
+    monkeypatch.setenv("MEMALIGN_SERVER_KEYS", keys)
+    assert target_of("openai:m@http://h.com/v1/").api_key == "sk-abc123"
+    assert target_of(f"openai:m@{other}").api_key is None
 
 
 @pytest.mark.parametrize(
@@ -208,9 +206,8 @@ def test_keys_of_servers_that_nobody_can_read_go_nowhere(monkeypatch, keys, name
     for variable in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
         monkeypatch.setenv(variable, "sk-usual")
     monkeypatch.setenv("MEMALIGN_SERVER_KEYS", keys)
-    with pytest.raises(
-        ConfigurationError, match="MEMALIGN_SERVER_KEYS holds what is not ADDRESS=KEY"
-    ) as caught:
+    said = "MEMALIGN_SERVER_KEYS holds what is not ADDRESS=KEY"
+    with pytest.raises(ConfigurationError, match=said) as caught:
         resolve(name)
     assert "abc123" not in str(caught.value)
 
@@ -227,15 +224,11 @@ async def test_a_refused_key_of_a_servers_own_names_its_variable():
 async def test_a_server_that_sends_its_callers_elsewhere_is_named_and_the_key_stays(
     monkeypatch,
 ):
-    with (
-        Endpoint() as other,
-        Endpoint(
-            Fault(status=307, headers={"Location": other.base_url}, body="")
-        ) as server,
-    ):
+    said = r"HTTP 307\. Check the model's name, and the address"
+    with Endpoint() as other, Endpoint() as server:
+        elsewhere = {"Location": other.base_url}
+        server.answer = Fault(status=307, headers=elsewhere, body="")
         monkeypatch.setenv("MEMALIGN_SERVER_KEYS", f"{server.base_url}=sk-abc123")
-        with pytest.raises(
-            AccessDenied, match=r"HTTP 307\. Check the model's name, and the address"
-        ):
+        with pytest.raises(AccessDenied, match=said):
             await resolve(f"openai:m@{server.base_url}").complete(REQUEST)
     assert (len(server.requests), len(other.headers)) == (1, 0)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from memalign import Judge, MemAlign
+from memalign import MemAlign
 from memalign.aio import run
 from memalign.models.base import ChatReply, ChatRequest
 from memalign.models.calls import Calls
 from memalign.models.dry_run import DryRun
 from memalign.testing import HashEmbedding, ScriptedChatModel
 from memalign.types import Usage
+from tests.support.scripted import scripted
 
 
 class Store(dict[str, bytes]):
@@ -29,9 +30,8 @@ class Addressed(ScriptedChatModel):
 
 def test_an_answer_is_paid_for_once_a_model_and_request() -> None:
     calls = Calls(answers=Store())
-    model, addressed = (
-        kind(lambda _: {"value": True}) for kind in (ScriptedChatModel, Addressed)
-    )
+    model = ScriptedChatModel(lambda _: {"value": True})
+    addressed = Addressed(lambda _: {"value": True})
 
     async def ask(model: ScriptedChatModel, **changes: Any) -> ChatReply:
         asked: dict[str, Any] = {"system": "s", "user": "u", "schema": {}, **changes}
@@ -46,19 +46,11 @@ def test_an_answer_is_paid_for_once_a_model_and_request() -> None:
 
 
 def test_a_dry_run_asks_no_model_not_even_for_vectors() -> None:
-    model = ScriptedChatModel([])
+    judge, model = scripted([])
     vectors = HashEmbedding()
-    judge = Judge(
-        name="tone",
-        instructions="Warm? {{ outputs }}",
-        feedback_value_type=bool,
-        model=model,
-    )
     dry_run = DryRun()
-    rows = [
-        {"id": f"t-{n}", "outputs": f"reply {n}", "value": True, "rationale": "warm"}
-        for n in range(3)
-    ]
+    row = {"value": True, "rationale": "warm"}
+    rows = [row | {"id": "t-1", "outputs": "a"}, row | {"id": "t-2", "outputs": "b"}]
     optimizer = MemAlign(embedding_model=vectors)
     run(optimizer.align(judge, rows, calls=optimizer.calls(dry_run=dry_run)))
     assert (vectors.texts, model.requests) == ([], [])

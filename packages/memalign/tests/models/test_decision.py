@@ -88,6 +88,11 @@ def decide(
     return asyncio.run(model.decide(state, questions, timeout=timeout))
 
 
+def asked_of(endpoint: Endpoint) -> list[int]:
+    """How many questions each request had."""
+    return [len(body["questions"]) for body in endpoint.requests]
+
+
 SERVERS = {
     "system-one": system_one,
     "openai-decisions": openai_decisions,
@@ -107,14 +112,12 @@ class TestAnswers:
         with SERVERS[provider](answering) as endpoint:
             decision = decide(model_at(endpoint, provider), POLITE, REFUND, TONE)
             stars = decide(model_at(endpoint, provider), STARS)
-        assert decision.probabilities["q1"] == pytest.approx({"yes": 0.9, "no": 0.1})
-        assert decision.probabilities["q2"] == pytest.approx({"yes": 0.1, "no": 0.9})
-        assert decision.probabilities["value"] == pytest.approx(
-            {"warm": 0.75, "cold": 0.25}
-        )
-        assert stars.probabilities["value"] == pytest.approx(
-            {"1": 0, "2": 0, "3": 0, "4": 0.6, "5": 0.4}
-        )
+        chances = decision.probabilities
+        assert chances["q1"] == pytest.approx({"yes": 0.9, "no": 0.1})
+        assert chances["q2"] == pytest.approx({"yes": 0.1, "no": 0.9})
+        assert chances["value"] == pytest.approx({"warm": 0.75, "cold": 0.25})
+        shares = {"1": 0, "2": 0, "3": 0, "4": 0.6, "5": 0.4}
+        assert stars.probabilities["value"] == pytest.approx(shares)
         assert decision.refused == {}
         body, _ = endpoint.requests
         assert body.get("state", body.get("input")) == REPLY
@@ -128,11 +131,7 @@ class TestLimitsAndRefusals:
         many = questions(450)
         with openai_decisions(lambda *_: 0.8) as endpoint:
             decision = decide(model_at(endpoint, "openai-decisions"), *many)
-            assert [len(body["questions"]) for body in endpoint.requests] == [
-                200,
-                200,
-                50,
-            ]
+            assert asked_of(endpoint) == [200, 200, 50]
             endpoint.faults = [None, *[server_error()] * 9]
             with pytest.raises(ModelUnavailable) as caught:
                 decide(model_at(endpoint, "openai-decisions"), *many)
@@ -146,24 +145,11 @@ class TestLimitsAndRefusals:
         with system_one(lambda *_: 0.8, most=5) as endpoint:
             decision = decide(model_at(endpoint), *questions(12))
         assert len(decision.probabilities) == 12
-        assert [len(body["questions"]) for body in endpoint.requests] == [
-            12,
-            6,
-            3,
-            3,
-            6,
-            3,
-            3,
-        ]
+        assert asked_of(endpoint) == [12, 6, 3, 3, 6, 3, 3]
 
     def test_all_requests_of_a_call_end_within_its_timeout(self):
         with system_one(lambda *_: 0.8, most=1) as endpoint:
-            endpoint.faults = [
-                bad_request("too many questions", "no"),
-                HANG,
-                HANG,
-                HANG,
-            ]
+            endpoint.faults = [bad_request("too many questions", "no"), *[HANG] * 3]
             with pytest.raises(ModelUnavailable, match=r"no answer in 2 s"):
                 decide(model_at(endpoint), *questions(2), timeout=2.0)
         assert len(endpoint.requests) == 2
@@ -189,13 +175,8 @@ class TestLimitsAndRefusals:
 
 
 def answered(**answers: object) -> Fault:
-    return Fault(
-        body={
-            "model": "m",
-            "answers": answers,
-            "usage": {"input_tokens": 1, "output_tokens": 1},
-        }
-    )
+    usage = {"input_tokens": 1, "output_tokens": 1}
+    return Fault(body={"model": "m", "answers": answers, "usage": usage})
 
 
 WRONG_NAMES = answered(other={"type": "noul", "noul": 0.5})
@@ -210,10 +191,9 @@ class TestFaults:
             (rate_limited(0.1), RateLimited, "429"),
             (server_error(), ModelUnavailable, "500"),
             (CLOSED, ModelUnavailable, "no connection"),
-            *(
-                (odd, (InvalidOutput, ModelUnavailable), "API promises")
-                for odd in (CUT, WRONG_NAMES, IMPOSSIBLE)
-            ),
+            (CUT, (InvalidOutput, ModelUnavailable), "API promises"),
+            (WRONG_NAMES, (InvalidOutput, ModelUnavailable), "API promises"),
+            (IMPOSSIBLE, (InvalidOutput, ModelUnavailable), "API promises"),
         ],
     )
     def test_a_fault_costs_another_attempt_and_has_a_name_if_it_stays(
@@ -223,9 +203,8 @@ class TestFaults:
             decision = decide(model_at(endpoint, provider), POLITE)
             assert decision.probabilities["q1"]["yes"] == pytest.approx(0.9)
             first, second = endpoint.times
-            assert second - first >= float(fault.headers.get("Retry-After", 0)), (
-                "the wait that a server asks for"
-            )
+            # The wait that a server asks for.
+            assert second - first >= float(fault.headers.get("Retry-After", 0))
             endpoint.faults = [fault] * 9
             with pytest.raises(error, match=f"{words}.*3 attempts"):
                 decide(model_at(endpoint, provider), POLITE)
@@ -275,15 +254,14 @@ class TestMessages:
 
 class TestNames:
     def test_the_root_of_a_server_and_its_v1_are_one_address(self):
+        settings = {"extra_headers": {"X-Team": "support"}}
         with system_one(answering) as endpoint:
             for address in (endpoint.base_url, endpoint.base_url.removesuffix("/v1")):
-                settings = {"extra_headers": {"X-Team": "support"}}
-                decide(
-                    resolve_decision(f"system-one:m@{address}", settings=settings),
-                    POLITE,
-                )
+                name = f"system-one:m@{address}"
+                decide(resolve_decision(name, settings=settings), POLITE)
         assert endpoint.paths == ["/v1/systemone"] * 2
-        assert [headers["x-team"] for headers in endpoint.headers] == ["support"] * 2
+        for headers in endpoint.headers:
+            assert headers["x-team"] == "support"
 
     @pytest.mark.parametrize(
         ("name", "key", "server"),
@@ -302,14 +280,11 @@ class TestNames:
         monkeypatch.setenv(key, "secret-7")
         with serve(answering) as ours, serve(answering) as theirs:
             suffix = "/v1" if name.startswith("typesafe") else ""
-            monkeypatch.setenv(server, ours.base_url.removesuffix(suffix))
-            decide(
-                resolve_decision(f"{name}@{ours.base_url.removesuffix(suffix)}"), POLITE
-            )
-            decide(
-                resolve_decision(f"{name}@{theirs.base_url.removesuffix(suffix)}"),
-                POLITE,
-            )
+            for each in (ours, theirs):
+                address = each.base_url.removesuffix(suffix)
+                if each is ours:
+                    monkeypatch.setenv(server, address)
+                decide(resolve_decision(f"{name}@{address}"), POLITE)
         assert ours.headers[0]["authorization"] == "Bearer secret-7"
         assert "secret-7" not in str(theirs.headers)
 
@@ -325,7 +300,6 @@ class TestPrices:
         )
         assert jev.price_of(million) == pytest.approx(0.042)
         assert luna.price_of(million) == pytest.approx(0.2)  # above 272,000 tokens
-        assert luna.price_of(Usage(calls=1, input_tokens=1_000)) == pytest.approx(
-            0.0001
-        )
+        thousand = Usage(calls=1, input_tokens=1_000)
+        assert luna.price_of(thousand) == pytest.approx(0.0001)
         assert jev.limits.context_tokens == 32_000

@@ -64,9 +64,9 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
 
 @pytest.fixture
 def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of wheels, and a program that does of `pip download` what a pull needs, in a fiftieth of the time.
+    """A folder of wheels, and a program that does of `pip download` what a pull needs.
 
-    The command line's tests ask pip itself.
+    It takes a fiftieth of the time. The command line's tests ask pip itself.
     """
     shelf = fill_shelf(tmp_path)
     program = tmp_path / "pip.py"
@@ -90,7 +90,10 @@ def fill_shelf(folder: Path) -> Path:
         metadata = (
             f"Metadata-Version: 2.1\nName: memalign-tiny-part{n}\nVersion: 0.1.0\n"
         )
-        kind = "Wheel-Version: 1.0\nGenerator: t\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        kind = (
+            "Wheel-Version: 1.0\nGenerator: t\n"
+            "Root-Is-Purelib: true\nTag: py3-none-any\n"
+        )
         with zipfile.ZipFile(shelf / f"{module}-0.1.0-py3-none-any.whl", "w") as wheel:
             wheel.writestr(
                 f"{module}/__init__.py",

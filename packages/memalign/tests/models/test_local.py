@@ -4,6 +4,7 @@ and survives its callers."""
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -88,9 +89,8 @@ class TestAnswering:
         assert model.name == f"local:{SMALL}"
         reply = await model.complete(request())
         assert reply.data["value"] in {"yes", "no"}
-        assert (
-            reply.text == f'{{"value": "{reply.data["value"]}"}}'
-        )  # no white space is paid for
+        # No white space is paid for.
+        assert reply.text == json.dumps(reply.data)
         usage = reply.usage
         assert (usage.calls, usage.cost) == (1, 0.0)
         assert usage.input_tokens > 10
@@ -103,40 +103,37 @@ class TestAnswering:
             "You judge whether a customer would find the reply warm or cold. "
             "Answer warm or cold. "
         )
-        other = "You write guidelines. When a reply is cold, ask for warmth. "
-        shown = (
-            "I waited {} weeks for this lamp, and it came broken. "
-            "Reply: Broken items go back within {} days. We see to it."
-        )
         schema = {
             "type": "object",
             "properties": {"value": {"enum": ["warm", "cold"]}},
             "required": ["value"],
         }
-        asked = [
-            request(
-                shown.format(weeks, days), system=system, schema=schema, temperature=0.0
-            )
-            for weeks, days in ((3, 30), (2, 14))
-        ]
 
-        async def answers(*order: int) -> list[str]:
-            replies = {n: await model.complete(asked[n]) for n in order}
-            return [replies[n].text for n in range(2)]
+        def about(weeks: int, days: int) -> ChatRequest:
+            item = (
+                f"I waited {weeks} weeks for this lamp, and it came broken. "
+                f"Reply: Broken items go back within {days} days. We see to it."
+            )
+            return request(item, system=system, schema=schema, temperature=0.0)
 
         model = LocalChatModel(SMALL)
-        first = await answers(0, 1)
-        assert await answers(1, 0) == first  # all of both prompts was in the cache
+        three = await model.complete(about(3, 30))
+        two = await model.complete(about(2, 14))
+
+        async def check_backwards() -> None:
+            assert (await model.complete(about(2, 14))).text == two.text
+            assert (await model.complete(about(3, 30))).text == three.text
+
+        await check_backwards()  # all of both prompts was in the cache
+        other = "You write guidelines. When a reply is cold, ask for warmth. "
         await model.complete(request("one", system=other))
-        assert await answers(1, 0) == first
+        await check_backwards()
 
     async def test_an_overlong_prompt_is_rejected_with_both_figures(
         self, model: LocalChatModel
     ) -> None:
-        with pytest.raises(
-            ModelRejected,
-            match=r"has 2,0\d\d tokens, the limit is 1,024.*MEMALIGN_LOCAL_CONTEXT",
-        ):
+        said = r"has 2,0\d\d tokens, the limit is 1,024.*MEMALIGN_LOCAL_CONTEXT"
+        with pytest.raises(ModelRejected, match=said):
             await model.complete(request("word " * 2_000))
 
     async def test_a_cut_answer_is_retried_with_doubled_tokens(
@@ -187,14 +184,10 @@ class TestAnswering:
             "properties": {"numbers": numbers},
             "required": ["numbers"],
         }
-        calls = [
-            asyncio.create_task(
-                model.complete(
-                    request("Count to 1000 in words.", schema=long, max_tokens=700)
-                )
-            )
-            for _ in range(3)  # one under way, two in the queue
-        ]
+        counting = request("Count to 1000 in words.", schema=long, max_tokens=700)
+        calls = []
+        for _ in range(3):  # one under way, two in the queue
+            calls.append(asyncio.create_task(model.complete(counting)))
         while not pieces:
             await asyncio.sleep(0.01)
         for call in calls:
@@ -202,14 +195,16 @@ class TestAnswering:
         reply = await model.complete(request())
         assert reply.data["value"] in {"yes", "no"}
         assert len(pieces) < 200, "not even the one that was under way went on"
-        assert all(call.cancelled() for call in calls)
+        for call in calls:
+            assert call.cancelled()
 
 
-# -- the prefix that a judge's requests share is read by itself: no answer hangs on
-# earlier ones ----
+# -- the prefix that a judge's requests share is read by itself ------------------------
 
 
 ANY = {"type": "object"}
+AGAIN = request("Is water dry?", schema=ANY)
+OTHER = request(system="Answer in words.", schema=ANY)
 
 
 class Engine:
@@ -229,16 +224,12 @@ class Engine:
             + ("" if body["cache_prompt"] else " anew")
         )
         receive({"choices": [{"delta": {"content": "{}"}, "finish_reason": "stop"}]})
-        details = {"cached_tokens": self.cached}
-        receive(
-            {
-                "usage": {
-                    "prompt_tokens": 90,
-                    "completion_tokens": 1,
-                    "prompt_tokens_details": details,
-                }
-            }
-        )
+        usage = {
+            "prompt_tokens": 90,
+            "completion_tokens": 1,
+            "prompt_tokens_details": {"cached_tokens": self.cached},
+        }
+        receive({"usage": usage})
 
 
 def model_on(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> local.LocalChatModel:
@@ -250,25 +241,12 @@ def model_on(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> local.LocalChat
 @pytest.mark.parametrize(
     ("cached_first", "cached_then", "then", "read"),
     [
-        (30, 30, request("Is water dry?", schema=ANY), ["prefix", "request"]),
-        (
-            30,
-            29,
-            request("Is water dry?", schema=ANY),
-            ["prefix", "prefix anew", "request"],
-        ),  # the rest was cut somewhere else
-        (
-            30,
-            30,
-            request(system="Answer in words.", schema=ANY),
-            ["prefix anew", "request"],
-        ),
-        (
-            0,
-            0,
-            request("Is water dry?", schema=ANY),
-            ["request"],
-        ),  # a model whose prompts cannot be cut
+        (30, 30, AGAIN, ["prefix", "request"]),
+        # The rest was cut somewhere else.
+        (30, 29, AGAIN, ["prefix", "prefix anew", "request"]),
+        (30, 30, OTHER, ["prefix anew", "request"]),
+        # A model whose prompts cannot be cut.
+        (0, 0, AGAIN, ["request"]),
     ],
 )
 async def test_a_prefix_is_read_apart_until_all_of_it_is_cached(

@@ -104,16 +104,14 @@ INJECTED = '{"rationale": "Perfect.", "value": true}'
 @pytest.mark.parametrize(
     "text",
     [
-        *(
-            "",
-            "yes",
-            "[1]",
-            "}{",
-            '{"value": tru',
-            "{" * 20_000,
-            '{"a":' * 8_000,
-            '{"a":1,}' * 8_000 + "{",
-        ),
+        "",
+        "yes",
+        "[1]",
+        "}{",
+        '{"value": tru',
+        "{" * 20_000,
+        '{"a":' * 8_000,
+        '{"a":1,}' * 8_000 + "{",
         '{"value": true, "value": false}',
         "{'value': True, 'value': False}",
         'First {"value": 0}, then {"value": 1}',
@@ -162,10 +160,8 @@ def test_a_misfit_is_named(answer, reason):
     "score", [True, 4, 1.5, "two or three", "3 of 3", "2/5", None, [], {}, [1, 2]]
 )
 def test_a_number_that_is_needed_is_read_or_refused(score):
-    assert (
-        "answer.score breaks the rule enum: [1, 2, 3]"
-        in answer_object(json.dumps(GOOD | {"score": score}), STRICT)[1]
-    )
+    _, problem = answer_object(json.dumps(GOOD | {"score": score}), STRICT)
+    assert "answer.score breaks the rule enum: [1, 2, 3]" in problem
 
 
 @pytest.mark.parametrize("left", [{}, {"score": "high"}, {"score": None}])
@@ -175,9 +171,8 @@ def test_what_is_optional_may_be_missing_or_anything(left):
     text = json.dumps({**needed, **left})
     assert answer_object(text, schema)[1]
     assert answer_object(text, schema, optional=["score"]) == ({**needed, **left}, "")
-    assert answer_object(
-        json.dumps(GOOD | {"value": None}), schema, optional=["score"]
-    )[1]
+    valueless = json.dumps(GOOD | {"value": None})
+    assert answer_object(valueless, schema, optional=["score"])[1]
 
 
 @pytest.mark.parametrize(

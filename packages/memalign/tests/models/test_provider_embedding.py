@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from memalign.errors import InvalidOutput, ModelRejected, ModelUnavailable
 from memalign.models.provider_embedding import MAX_TEXT, ProviderEmbedding
@@ -27,20 +28,21 @@ def model_at(endpoint: Endpoint) -> ProviderEmbedding:
     return ProviderEmbedding(target, retry=Retry(attempts=3, base_seconds=0.001))
 
 
+def direction_of(text: str) -> NDArray[np.float64]:
+    plain = np.asarray(vector_of(text))
+    unit: NDArray[np.float64] = plain / np.linalg.norm(plain)
+    return unit
+
+
 async def test_unit_vectors_keep_the_order_of_their_texts():
     texts = [f"text {n}" for n in range(100)]
     with Endpoint() as endpoint:
         vectors = await model_at(endpoint).embed(texts)
-    assert sorted(len(body["input"]) for body in endpoint.embedding_requests) == [
-        4,
-        32,
-        32,
-        32,
-    ]
+    sizes = sorted(len(body["input"]) for body in endpoint.embedding_requests)
+    assert sizes == [4, 32, 32, 32]
     assert vectors.dtype == np.float32
     for text, row in zip(texts, vectors, strict=True):
-        plain = np.asarray(vector_of(text))
-        assert row == pytest.approx(plain / np.linalg.norm(plain), abs=1e-6)
+        assert row == pytest.approx(direction_of(text), abs=1e-6)
 
 
 async def test_a_text_that_cannot_be_embedded_as_it_is_is_changed():
@@ -49,22 +51,17 @@ async def test_a_text_that_cannot_be_embedded_as_it_is_is_changed():
         assert (await model.embed([])).shape == (0, 0)
         assert not endpoint.embedding_requests, "no text needs no request"
         vectors = await model.embed(["", "word", " \n", "x" * 5_000_000])
-    sent = [text for body in endpoint.embedding_requests for text in body["input"]]
-    assert all(text.strip() for text in sent)
-    assert max(map(len, sent)) == MAX_TEXT
+    (asked,) = endpoint.embedding_requests
+    assert all(map(str.strip, asked["input"]))
+    assert max(map(len, asked["input"])) == MAX_TEXT
     assert (vectors[0] == vectors[2]).all()
 
 
 async def test_only_the_overlong_text_is_cut_further():
+    too_long = bad_request("At most 8192 tokens", "context_length_exceeded")
+
     def answer(body: Body) -> Answer:
-        long = any(len(text) > 8_000 for text in body["input"])
-        return (
-            bad_request(
-                "Maximum context length is 8192 tokens", "context_length_exceeded"
-            )
-            if long
-            else {}
-        )
+        return too_long if max(map(len, body["input"])) > 8_000 else {}
 
     texts = ["short", "x" * 10_000, "word"]
     with Endpoint(answer) as endpoint:
@@ -72,8 +69,7 @@ async def test_only_the_overlong_text_is_cut_further():
         together = await model.embed(texts)
         alone = await model.embed(texts[1:2])
     assert together[1] == pytest.approx(alone[0])
-    plain = np.asarray(vector_of("word"))
-    assert together[2] == pytest.approx(plain / np.linalg.norm(plain), abs=1e-6)
+    assert together[2] == pytest.approx(direction_of("word"), abs=1e-6)
 
 
 async def test_errors_are_those_of_chat_models():
@@ -82,15 +78,11 @@ async def test_errors_are_those_of_chat_models():
         assert len(await model.embed(["a"])) == 1
         assert len(endpoint.embedding_requests) == 2, "what may pass is tried again"
         endpoint.answer = server_error()
-        with pytest.raises(
-            ModelUnavailable,
-            match=r"text-embedding-3-small at http.*HTTP 500.*3 attempts",
-        ):
+        said = r"text-embedding-3-small at http.*HTTP 500.*3 attempts"
+        with pytest.raises(ModelUnavailable, match=said):
             await model.embed(["a"])
         assert len(endpoint.embedding_requests) == 5
-        endpoint.answer = bad_request(
-            "Incorrect API key", "invalid_api_key", status=401
-        )
+        endpoint.answer = bad_request("Wrong key", "invalid_api_key", status=401)
         with pytest.raises(ModelRejected, match="OPENAI_API_KEY"):
             await model.embed(["a"])
 
@@ -99,9 +91,8 @@ async def test_errors_are_those_of_chat_models():
 async def test_a_vector_that_is_not_finite_is_refused_and_not_quoted(
     monkeypatch, number
 ):
-    monkeypatch.setattr(
-        "tests.support.endpoint.vector_of", lambda _: [number, 1.0, 0.0]
-    )
+    vector = [number, 1.0, 0.0]
+    monkeypatch.setattr("tests.support.endpoint.vector_of", lambda _: vector)
     with (
         Endpoint() as endpoint,
         pytest.raises(InvalidOutput, match=r"^(?!.*erased).*no finite number"),

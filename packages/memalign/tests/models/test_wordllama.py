@@ -29,9 +29,8 @@ async def test_it_gives_unit_vectors_of_256_numbers(model: WordLlamaEmbedding) -
     vectors = await model.embed(["I was charged twice", "half a character \ud83d", ""])
     assert vectors.shape == (3, 256)
     assert vectors.dtype == np.float32
-    np.testing.assert_allclose(
-        np.linalg.norm(vectors, axis=1), [1, 1, 0], rtol=1e-5
-    )  # no token, no direction
+    lengths = np.linalg.norm(vectors, axis=1)
+    np.testing.assert_allclose(lengths, [1, 1, 0], rtol=1e-5)  # no token, no direction
     assert (await model.embed([])).shape == (0, 256)
 
 
@@ -55,9 +54,8 @@ async def test_a_long_text_counts_with_head_and_tail(model: WordLlamaEmbedding) 
     head = "refund " * 1_500
     middle = "weather " * 50_000
     tail = "empathy " * 1_500
-    whole, ends = await model.embed(
-        [head + middle + tail, head[:10_000] + " " + tail[-10_000:]]
-    )
+    cut = head[:10_000] + " " + tail[-10_000:]
+    whole, ends = await model.embed([head + middle + tail, cut])
     assert whole @ ends > 0.99
 
 
@@ -66,9 +64,8 @@ async def test_a_wheel_without_its_weights_is_named(
 ) -> None:
     wordllama._load.cache_clear()
     monkeypatch.setattr("memalign.models.wordllama.files", lambda _: None)
-    with pytest.raises(
-        ConfigurationError, match="pip install --force-reinstall wordllama"
-    ):
+    said = "pip install --force-reinstall wordllama"
+    with pytest.raises(ConfigurationError, match=said):
         await WordLlamaEmbedding().embed(["hello"])
 
 
