@@ -25,42 +25,22 @@ INSTRUCTIONS = (
 )
 RULE = "When a customer is disappointed, the reply must show sympathy before facts."
 
-LATE: RawRow = {
-    "id": "t-1",
-    "inputs": "My order is late.",
-    "outputs": "It is in transit.",
-    "value": False,
-}
-THANKS: RawRow = {
-    "id": "t-2",
-    "inputs": "Thanks!",
-    "outputs": "Any time, enjoy your day!",
-    "value": True,
-}
+
+def labelled(name: str, question: str, reply: str, value: object) -> RawRow:
+    return {"id": name, "inputs": question, "outputs": reply, "value": value}
+
+
+LATE = labelled("t-1", "My order is late.", "It is in transit.", False)
+THANKS = labelled("t-2", "Thanks!", "Any time, enjoy your day!", True)
+INVOICE = labelled("t-3", "Where is the invoice?", "In your account.", True)
 FEEDBACK: list[RawRow] = [
     LATE | {"rationale": "Correct but cold.", "source": "ana"},
     THANKS | {"rationale": "Warm.", "source": "ana"},
-    {
-        "id": "t-3",
-        "inputs": "Where is the invoice?",
-        "outputs": "In your account.",
-        "value": True,
-        "source": "ben",
-    },
+    INVOICE | {"source": "ben"},
 ]
 HELD_OUT: list[RawRow] = [
-    {
-        "id": "h-1",
-        "inputs": "I was charged twice!",
-        "outputs": "One charge will be reversed.",
-        "value": True,
-    },
-    {
-        "id": "h-2",
-        "inputs": "Lovely shop.",
-        "outputs": "Thank you so much!",
-        "value": False,
-    },
+    labelled("h-1", "I was charged twice!", "One charge will be reversed.", True),
+    labelled("h-2", "Lovely shop.", "Thank you so much!", False),
     THANKS,
 ]
 
@@ -73,12 +53,10 @@ def answer(body: Body) -> Answer:
         verdict = {"rationale": "It answers the question.", "value": True}
         if "findings" not in properties:
             return verdict
-        shown = properties["findings"]["items"]["properties"]["guideline"]["enum"]
-        return {
-            "findings": [
-                {"guideline": name, "evidence": "", "value": True} for name in shown
-            ]
-        } | verdict
+        findings = []
+        for name in properties["findings"]["items"]["properties"]["guideline"]["enum"]:
+            findings.append({"guideline": name, "evidence": "", "value": True})
+        return {"findings": findings} | verdict
     return changes_of(user_of(body), lambda label, _: f"{RULE[:-1]} ({label}).")
 
 
@@ -149,6 +127,22 @@ def jsonl(path: Path, rows: list[RawRow]) -> Path:
     return path
 
 
+def read_jsonl(path: Path | str) -> list[RawRow]:
+    return [json.loads(line) for line in Path(path).read_text("utf-8").splitlines()]
+
+
+def creating(
+    name: str,
+    *more: str,
+    instructions: str = INSTRUCTIONS,
+    value_type: str = "bool",
+    model: str = "openai:test",
+) -> list[str]:
+    """The words of a command that creates a judge."""
+    words = ["create", name, "--instructions", instructions]
+    return [*words, "--value-type", value_type, "--model", model, *more]
+
+
 @pytest.fixture
 def feedback(tmp_path: Path) -> Path:
     return jsonl(tmp_path / "feedback.jsonl", FEEDBACK)
@@ -166,26 +160,11 @@ def _registries(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("registries")
     with pytest.MonkeyPatch.context() as patch, Endpoint(answer) as server:
         patch.setenv("OPENAI_BASE_URL", server.base_url)
-        url = f"sqlite:///{folder / 'memalign.db'}"
-        settings = (
-            "--instructions",
-            INSTRUCTIONS,
-            "--value-type",
-            "bool",
-            "--model",
-            "openai:test",
-        )
-        made = invoke("create", "tone", *settings, "--registry", url)
-        assert made.code == 0, made.err
+        registry = ("--registry", f"sqlite:///{folder / 'memalign.db'}")
+        invoke(*creating("tone"), *registry, code=0)
         shutil.copy(folder / "memalign.db", folder / "tone.db")
-        learned = invoke(
-            "align",
-            "tone",
-            jsonl(folder / "feedback.jsonl", FEEDBACK),
-            "--registry",
-            url,
-        )
-        assert learned.code == 0, learned.err
+        rows = jsonl(folder / "feedback.jsonl", FEEDBACK)
+        invoke("align tone", rows, *registry, code=0)
         shutil.move(folder / "memalign.db", folder / "aligned.db")
     return folder
 

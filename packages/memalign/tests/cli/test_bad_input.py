@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import FEEDBACK, INSTRUCTIONS, Run, jsonl, missing
+from tests.cli.conftest import FEEDBACK, Run, creating, jsonl, missing
 from tests.support.endpoint import Endpoint
 
 
 def test_a_missing_model_and_key_names_both_remedies(
     memalign: Run, tmp_path: Path
 ) -> None:
-    new = ("create", "tone", "--instructions", INSTRUCTIONS, "--value-type", "bool")
+    *new, _, _ = creating("tone")
     stuck = memalign(*new, code=2)
     assert not missing(stuck.err, "OPENAI_API_KEY", "memalign models pull")
     assert not (tmp_path / "memalign.db").exists()
@@ -21,51 +21,62 @@ def test_a_missing_model_and_key_names_both_remedies(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "named"),
+    ("option", "given", "named"),
     [
         (
-            ("--value-type", "bool", "--instructions", "Is {{ reply }} good?"),
+            "--instructions",
+            "Is {{ reply }} good?",
             "{{ reply }}, which is not a field",
         ),
         (
-            ("--value-type", "bool", "--instructions", "@nowhere.txt"),
+            "--instructions",
+            "@nowhere.txt",
             "--instructions @nowhere.txt: No such file",
         ),
-        (("--value-type", "bool", "--param", "temperature"), "KEY=VALUE"),
-        (
-            ("--value-type", "bool", "--param", "colour=3"),
-            "parameters: Object contains unknown field `colour`",
-        ),
+        ("--param", "temperature", "KEY=VALUE"),
+        ("--param", "colour=3", "parameters: Object contains unknown field `colour`"),
     ],
 )
 def test_a_judge_that_cannot_be_is_not_created(
-    memalign: Run, endpoint: Endpoint, arguments: tuple[str, ...], named: str
+    memalign: Run, endpoint: Endpoint, option: str, given: str, named: str
 ) -> None:
-    base = ("create", "tone", "--instructions", INSTRUCTIONS, "--model", "openai:test")
-    refused = memalign(*base, *arguments, code=2, says=named)
+    refused = memalign(*creating("tone"), option, given, code=2, says=named)
     assert "Traceback" not in refused.err
     assert memalign("list --json").json == {"judges": []}
-    memalign(*base, "--value-type", "bool", code=0)
-    memalign(*base, "--value-type", "bool", says="tone")  # a name is taken once
+    memalign(*creating("tone"), code=0)
+    memalign(*creating("tone"), says="tone")  # a name is taken once
 
 
-TO_NOBODY = """
-show nobody, align nobody feedback.jsonl, judge nobody feedback.jsonl, evaluate nobody feedback.jsonl, history nobody,
-next nobody feedback.jsonl, review nobody feedback.jsonl -o x.xlsx,
-check feedback.jsonl nobody, edit nobody -k 3, unalign nobody t-1, erase nobody t-1, guideline nobody, lock nobody t-1,
-erase nobody --matching order --dry-run, diff nobody 1 2, rollback nobody 1, export nobody -o x.json, delete nobody --yes
-"""
+TO_NOBODY = """\
+show nobody
+align nobody feedback.jsonl
+judge nobody feedback.jsonl
+evaluate nobody feedback.jsonl
+history nobody
+next nobody feedback.jsonl
+review nobody feedback.jsonl -o x.xlsx
+check feedback.jsonl nobody
+edit nobody -k 3
+unalign nobody t-1
+erase nobody t-1
+guideline nobody
+lock nobody t-1
+erase nobody --matching order --dry-run
+diff nobody 1 2
+rollback nobody 1
+export nobody -o x.json
+delete nobody --yes"""
 
 
-@pytest.mark.parametrize("command", TO_NOBODY.strip().replace("\n", " ").split(", "))
+@pytest.mark.parametrize("command", TO_NOBODY.splitlines())
 def test_an_unknown_judge_is_named_by_every_command(
     memalign: Run, tone: str, feedback: Path, command: str
 ) -> None:
-    refused = memalign(*command.split(), "--json", code=2)
-    assert refused.json["error"]["type"] == "JudgeNotFound"
-    assert not missing(
-        refused.json["error"]["message"], "nobody", "tone"
-    )  # and the judges that there are
+    error = memalign(command, "--json", code=2).json["error"]
+    assert error["type"] == "JudgeNotFound"
+    assert not missing(error["message"], "nobody", tone), (
+        "and the judges that there are"
+    )
 
 
 def test_a_mistyped_registry_is_not_created(memalign: Run, tmp_path: Path) -> None:
@@ -130,7 +141,7 @@ def test_broken_rows_are_named_and_nothing_learned(
     bad = jsonl(tmp_path / "bad.jsonl", rows)
     with bad.open("a", encoding="utf-8") as file:
         file.write('{"id": "t-10", \n')
-    refused = memalign("align tone", bad, "--json", code=2)
+    refused = memalign("align tone bad.jsonl --json", code=2)
     assert [row["line"] for row in refused.json["error"]["rows"]] == [2, 3, 4]
     assert not missing(
         refused.err,
@@ -138,7 +149,7 @@ def test_broken_rows_are_named_and_nothing_learned(
         "--skip-invalid",
     )
     assert memalign("show tone --json").json["version"] == 1
-    kept = memalign("align tone", bad, "--skip-invalid", code=1)
+    kept = memalign("align tone bad.jsonl --skip-invalid", code=1)
     assert "3 invalid" in kept.out.splitlines()[-1]
 
 

@@ -4,6 +4,7 @@ comments, and forgets one person's."""
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -13,13 +14,13 @@ from memalign.errors import ModelError
 from memalign.models import resolve
 from tests.cli.conftest import missing, session
 from tests.support.attentive import attentive
-from tests.support.endpoint import Endpoint, server_error, system_of, user_of
+from tests.support.endpoint import Endpoint, server_error
 
 TITLES = (
-    "Nobody has taught",
-    "Two experts review",
-    "The same judge, taught",
-    "Ana leaves",
+    r"1\. Nobody has taught",
+    r"2\. Two experts review",
+    r"3\. The same judge, taught",
+    r"4\. Ana leaves",
 )
 
 
@@ -30,7 +31,8 @@ def test_the_recording_fits_its_prompts(capsys: pytest.CaptureFixture[str]) -> N
     report = json.loads(capsys.readouterr().out)
     assert report["recorded"]
     assert report["agreement"] == {"n": 20, "before": 10, "after": 20}
-    assert all(verdict["error"] is None for verdict in report["verdicts"]["withdrawn"])
+    for verdict in report["verdicts"]["withdrawn"]:
+        assert verdict["error"] is None
 
 
 def test_the_demo_needs_no_key_and_says_that_it_is_a_recording(
@@ -41,21 +43,14 @@ def test_the_demo_needs_no_key_and_says_that_it_is_a_recording(
     assert demo(session()) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert shown.startswith(RECORDED)
-    places = [
-        shown.index(f"{number}. {title}") for number, title in enumerate(TITLES, 1)
-    ]
-    assert places == sorted(places)
-    assert not missing(
-        shown, "right on 10 of 20", "right on 20 of 20, 10 before; 10 fixed, 0 broken"
-    )
+    assert re.search(".*".join(TITLES), shown)
     assert not missing(
         shown,
+        "right on 10 of 20",
+        "right on 20 of 20, 10 before; 10 fixed, 0 broken",
         "5 comments withdrawn, 4 guidelines gone; 3 written again",
         "3 of the replies judged again: 3 verdicts as before the teaching",
         "no model was called",
-    )
-    assert not missing(
-        shown,
         "memalign demo --model openai:/gpt-4.1-mini",
         "memalign demo --model local:",
     )
@@ -82,12 +77,10 @@ def test_what_is_withdrawn_enters_no_later_prompt(
     report = json.loads(capsys.readouterr().out)
     assert report["usage"]["calls"] == len(endpoint.requests)
     assert len(report["unalign"]["removed"]) == 5
-    shown = [
-        "When will my parcel arrive" in system_of(body) + user_of(body)
-        for body in endpoint.requests
-    ]
-    assert any(shown), "a case of the feedback that is withdrawn"
-    assert not any(shown[-len(report["verdicts"]["withdrawn"]) :])
+    case = "When will my parcel arrive"  # of the feedback that is withdrawn
+    later = len(report["verdicts"]["withdrawn"])
+    assert case in str(endpoint.requests[:-later])
+    assert case not in str(endpoint.requests[-later:])
 
 
 def test_the_default_model_runs_the_demo_for_two_cents(
@@ -95,9 +88,8 @@ def test_the_default_model_runs_the_demo_for_two_cents(
 ) -> None:
     """No call is made: the price list and a dry run say it."""
     monkeypatch.setenv("OPENAI_API_KEY", "not-a-key")
-    monkeypatch.delenv(
-        "OPENAI_BASE_URL", raising=False
-    )  # a server of one's own has no price
+    # A server of one's own has no price.
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     usage = estimate(story_on(resolve("openai:gpt-4.1-mini")))
     assert usage.cost is not None
     assert 0.005 < usage.cost < 0.03
@@ -114,8 +106,8 @@ def test_the_unseen_replies_hold_traps() -> None:
     rows = demo_rows("held_out.jsonl")
     with_word = [row for row in rows if "soon" in str(row.outputs).casefold()]
     assert len(with_word) == 10
-    assert {row.value for row in with_word} == {False}
+    for row in with_word:
+        assert row.value is False
     assert any(row.value and "soon" in str(row.inputs) for row in rows)
-    assert {row.id for row in rows}.isdisjoint(
-        row.id for row in demo_rows("feedback.jsonl")
-    )
+    taught = {row.id for row in demo_rows("feedback.jsonl")}
+    assert taught.isdisjoint(row.id for row in rows)

@@ -12,11 +12,10 @@ import pytest
 from memalign import Judge, Registry
 from memalign.models.judge_models import open_model, open_reflection_model
 from memalign.registry.bundle import bundle_of, load_bundle
-from tests.cli.conftest import INSTRUCTIONS, Run, answer
+from tests.cli.conftest import INSTRUCTIONS, Run, answer, creating
 from tests.support.decision_servers import system_one
 from tests.support.endpoint import Endpoint
 
-NEW = ("create", "tone", "--value-type", "bool", "--instructions", INSTRUCTIONS)
 SECRETS = ("own-secret-123", "strong-secret-456")
 
 
@@ -36,24 +35,16 @@ def strong() -> Iterator[Endpoint]:
 def tone(
     memalign: Run, own: Endpoint, strong: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> str:
-    monkeypatch.setenv(
-        "MEMALIGN_SERVER_KEYS",
-        f"{own.base_url}/={SECRETS[0]} {strong.base_url}={SECRETS[1]}",
+    keys = f"{own.base_url}/={SECRETS[0]} {strong.base_url}={SECRETS[1]}"
+    monkeypatch.setenv("MEMALIGN_SERVER_KEYS", keys)
+    model = f"openai:qwen2.5:7b@{own.base_url}"
+    price = ("--price", "input=0.1,output=0.2")
+    memalign(*creating("tone", *price, model=model), code=0)
+    memalign(
+        f"edit tone --reflection-model openai:big@{strong.base_url} "
+        "--for reflection --price input=10,output=40,cached=1",
+        code=0,
     )
-    paid = (
-        "--model",
-        f"openai:qwen2.5:7b@{own.base_url}",
-        "--price",
-        "input=0.1,output=0.2",
-    )
-    memalign(*NEW, *paid, code=0)
-    distiller = (
-        "--reflection-model",
-        f"openai:big@{strong.base_url}",
-        "--for",
-        "reflection",
-    )
-    memalign("edit tone", *distiller, "--price", "input=10,output=40,cached=1", code=0)
     return "tone"
 
 
@@ -69,23 +60,21 @@ def test_each_model_gets_its_own_address_and_key(
     feedback: Path,
     held_out: Path,
 ) -> None:
-    assert (
-        memalign("align tone feedback.jsonl --json", code=0).json["usage"]["cost"] > 0
-    )
+    aligned = memalign("align tone feedback.jsonl --json", code=0).json
+    assert aligned["usage"]["cost"] > 0
     memalign("judge tone held_out.jsonl", code=0)
-    assert {(distils(body), body["model"]) for body in strong.requests} == {
-        (True, "big")
-    }
-    assert {distils(body) for body in own.requests} == {False}
-    assert {each["authorization"] for each in strong.headers} == {
-        "Bearer strong-secret-456"
-    }
-    assert {each["authorization"] for each in own.headers} == {"Bearer own-secret-123"}
+    for body, headers in zip(strong.requests, strong.headers, strict=True):
+        assert distils(body)
+        assert body["model"] == "big"
+        assert headers["authorization"] == "Bearer strong-secret-456"
+    for body, headers in zip(own.requests, own.headers, strict=True):
+        assert not distils(body)
+        assert headers["authorization"] == "Bearer own-secret-123"
+    assert strong.requests
     with Endpoint(answer) as other:
         model = f"openai:m@{other.base_url}"
-        memalign(
-            "edit tone --model", model, says="- parameters: "
-        )  # what it lost is shown
+        # What it lost is shown.
+        memalign("edit tone --model", model, says="- parameters: ")
         memalign("judge tone held_out.jsonl", code=0)
     assert other.requests
     assert "secret" not in str(other.headers)
@@ -112,31 +101,27 @@ def test_each_model_has_its_context(
     assert open_model(judge).limits.context_tokens == 16_384
     assert open_reflection_model(judge).limits.context_tokens == 200_000
     memalign("edit tone --context 0", code=0)
-    assert (
-        "context"
-        not in memalign("show tone --json").json["parameters"]["models"][
-            judge.model_name
-        ]
-    )
+    models = memalign("show tone --json").json["parameters"]["models"]
+    assert "context" not in models[judge.model_name]
     memalign("edit tone --context 512", code=2, says="context (1,024 tokens or more)")
 
 
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (("--price", "0.4"), "dollars per million tokens"),
-        (("--price", "input=cheap,output=1"), "dollars per million tokens"),
+        ("--price 0.4", "dollars per million tokens"),
+        ("--price input=cheap,output=1", "dollars per million tokens"),
         (
-            ("--model", "openai:m@http://me:abc123secret@h/v1"),
+            "--model openai:m@http://me:abc123secret@h/v1",
             "holds no user, password or query",
         ),
-        (("--param", "models=x"), "parameter models"),
+        ("--param models=x", "parameter models"),
     ],
 )
 def test_wrong_flags_are_refused_and_change_nothing(
-    memalign: Run, tone: str, flags: tuple[str, ...], said: str
+    memalign: Run, tone: str, flags: str, said: str
 ) -> None:
-    refused = memalign("edit tone", *flags, code=2, says=said)
+    refused = memalign(f"edit tone {flags}", code=2, says=said)
     assert "abc123secret" not in refused.err
     assert len(memalign("history tone --json").json["versions"]) == 2
 
@@ -174,10 +159,10 @@ def test_an_imported_judge_sends_no_key_to_an_address_of_its_own(
 def test_a_judges_own_model_may_be_one_that_decides(memalign: Run) -> None:
     with system_one(lambda *_: 0.8) as deciding:
         name = f"system-one:m@{deciding.base_url}"
-        memalign(*NEW, "--model", name, "--price", "input=0.042,output=0", code=0)
+        price = ("--price", "input=0.042,output=0")
+        memalign(*creating("tone", *price, model=name), code=0)
         shown = memalign("show tone --json").json
         assert shown["model"] == name
-        assert shown["parameters"] == {
-            "models": {name: {"prices": {"input": 0.042, "output": 0.0}}}
-        }
+        settings = {name: {"prices": {"input": 0.042, "output": 0.0}}}
+        assert shown["parameters"] == {"models": settings}
         assert deciding.requests == []

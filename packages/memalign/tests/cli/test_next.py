@@ -8,18 +8,14 @@ import pytest
 
 from tests.cli.conftest import FEEDBACK, HELD_OUT, Run, answer, jsonl, missing
 from tests.support.endpoint import Endpoint, bad_request, user_of
-from tests.support.rows import RawRow
 
-NEW: list[RawRow] = [
-    {k: v for k, v in row.items() if k != "value"} for row in HELD_OUT[:2]
-]
+FIELDS = "judge version cases ranked left_out failed usage"
 
 
 @pytest.fixture
 def new(tmp_path: Path) -> Path:
-    return jsonl(
-        tmp_path / "new.jsonl", [*NEW, NEW[0] | {"id": "h-9"}, {**FEEDBACK[1]}]
-    )
+    rows = [*HELD_OUT[:2], HELD_OUT[0] | {"id": "h-9"}, FEEDBACK[1]]
+    return jsonl(tmp_path / "new.jsonl", rows)
 
 
 def test_it_says_what_to_label_next_and_why(
@@ -39,16 +35,8 @@ def test_it_says_what_to_label_next_and_why(
     assert len(endpoint.requests) == asked, "judgments that exist are used"
     again = memalign("next tone new.jsonl --json").json
     assert judged | {"usage": None} == again | {"usage": None}
-    assert [*judged] == [
-        "judge",
-        "version",
-        "cases",
-        "ranked",
-        "left_out",
-        "failed",
-        "usage",
-    ]
-    assert [*judged["cases"][0]] == ["id", "reason", "score"]
+    assert list(judged) == FIELDS.split()
+    assert list(judged["cases"][0]) == ["id", "reason", "score"]
 
 
 def test_a_case_that_fails_is_named(

@@ -4,7 +4,6 @@ in force; and reports of it."""
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path
 from typing import Any
 
@@ -52,17 +51,14 @@ def test_a_new_authority_tells_what_it_moved(memalign: Run, disputed: str) -> No
         edited.out,
         "+ authority: ana, zoe",
         "+ t-1@ana: false · Correct but cold. [pending]",
+        "+ t-1@ben: true [disputed]",
     )
-    assert "+ t-1@ben: true [disputed]" in edited.out
-    shown = memalign("show tone --json").json
-    assert shown["authority"] == ["ana", "zoe"]
+    assert memalign("show tone --json").json["authority"] == ["ana", "zoe"]
     back = memalign("edit tone --authority", "", "--json").json
     assert back["authority"] == []
-    states = {
-        change["name"]: change["state_after"]["state"]
-        for change in back["changes"]["feedback"]
-    }
-    assert (states["t-1@ana"], states["t-1@ben"]) == ("disputed", "pending")
+    ana, ben = back["changes"]["feedback"]
+    assert (ana["name"], ana["state_after"]["state"]) == ("t-1@ana", "disputed")
+    assert (ben["name"], ben["state_after"]["state"]) == ("t-1@ben", "pending")
 
 
 def test_comments_that_contradict_each_other_wait_for_a_person(
@@ -75,13 +71,8 @@ def test_comments_that_contradict_each_other_wait_for_a_person(
         aligned,
         lambda one: one.replace(memory=replace(one.memory, conflicts=(conflict,))),
     )
-    shown = memalign("show tone").out
-    assert not missing(
-        shown,
-        "t-1@ana, t-2@ana",
-        "warmth",
-        f"memalign edit {aligned} --dismiss KEY KEY",
-    )
+    way = "memalign edit tone --dismiss KEY KEY"
+    assert not missing(memalign("show tone").out, "t-1@ana, t-2@ana", "warmth", way)
     memalign("edit tone --dismiss t-1 t-2", code=0)
     assert memalign("show tone --json").json["conflicts"] == []
 
@@ -90,13 +81,14 @@ def test_the_ledger_says_what_became_of_every_piece(
     memalign: Run, disputed: str
 ) -> None:
     memalign("show tone --ledger", code=0, says="1 disputed")
-    entries = memalign("show tone --ledger --json").json["ledger"]["entries"]
-    states = {entry["key"]: entry["state"] for entry in entries}
-    assert (states["t-1@ana"], states["t-1@ben"]) == ("disputed", "learned")
-    before = memalign("show tone --ledger --version 2 --json").json["ledger"]["entries"]
-    assert {entry["state"] for entry in before if entry["key"] == "t-1@ana"} == {
-        "learned"
-    }
+
+    def states(command: str) -> dict[str, str]:
+        entries = memalign(command).json["ledger"]["entries"]
+        return {entry["key"]: entry["state"] for entry in entries}
+
+    now = states("show tone --ledger --json")
+    assert (now["t-1@ana"], now["t-1@ben"]) == ("disputed", "learned")
+    assert states("show tone --ledger --version 2 --json")["t-1@ana"] == "learned"
     memalign("erase tone t-2 -y")
     memalign("show tone --ledger", says="erased on")
 
@@ -112,55 +104,29 @@ def test_the_ledger_says_what_became_of_every_piece(
 )
 def test_every_status_says_by_whom(fields: dict[str, Any], words: str) -> None:
     guideline = Guideline(id="G1", text="Be kind.", **fields)
-    assert (
-        status_text(
-            guideline,
-            Memory(guidelines=(guideline, Guideline(id="G9", text="Be brief."))),
-        )
-        == words
-    )
+    other = Guideline(id="G9", text="Be brief.")
+    assert status_text(guideline, Memory(guidelines=(guideline, other))) == words
 
 
 def test_a_person_edits_guidelines_under_their_name(
     memalign: Run, aligned: str
 ) -> None:
-    written = memalign(
-        "guideline tone --add",
-        "Name the day of a refund.",
-        "--by",
-        "cleo",
-        "--json",
-    )
-    assert written.json["guidelines"][0]["origin"] == "cleo"
-    assert (
-        memalign("guideline tone G1 --pin --json").json["guidelines"][0]["pinned"]
-        is True
-    )
+    add = "guideline tone --add 'Name the day of a refund.' --by cleo --json"
+    (written,) = memalign(add).json["guidelines"]
+    assert written["origin"] == "cleo"
+    (pinned,) = memalign("guideline tone G1 --pin --json").json["guidelines"]
+    assert pinned["pinned"] is True
     retired = memalign("guideline tone G2 --retire --by cleo")
     assert not missing(retired.out, "[retired, from t-2@ana]", "tone is now version 5")
-    assert "2 more guidelines not in force" not in memalign("show tone").out
-    memalign(
-        "show tone",
-        says="1 more guideline not in force; to see why: memalign guideline tone",
-    )
+    idle = "1 more guideline not in force; to see why: memalign guideline tone"
+    memalign("show tone", says=idle)
     memalign("guideline tone", says="retired by cleo")
     memalign("guideline tone G2 --restore", says="[active, from t-2@ana]")
-    memalign(
-        "guideline tone G1 --text",
-        "Be kind first.",
-        "--by",
-        "cleo",
-        says="Be kind first.",
-    )
-    card = memalign("guideline tone G1").out
-    assert not missing(card, "cleo", "t-1@ana")
-    assert [
-        row["id"] for row in memalign("guideline tone --json").json["guidelines"]
-    ] == [
-        "G1",
-        "G2",
-        "G3",
-    ]
+    edit = "guideline tone G1 --text 'Be kind first.' --by cleo"
+    memalign(edit, says="Be kind first.")
+    assert not missing(memalign("guideline tone G1").out, "cleo", "t-1@ana")
+    listed = memalign("guideline tone --json").json["guidelines"]
+    assert [row["id"] for row in listed] == ["G1", "G2", "G3"]
 
 
 def test_a_persons_guideline_goes_only_when_they_agree(
@@ -199,15 +165,11 @@ def test_a_report_names_changed_verdicts_locks_and_conflicts(
         ),
         VerdictChange(id="t-2", label=True, before=True, after=False, effect="broken"),
     )
-    said = told(
-        capsys, impact=Impact(checked=24, changes=changes), notes=("2 cases wait",)
-    )
-    assert (
-        "judged 24 taught cases again, each hidden from the judge: 1 fixed, 1 broken, 2 verdicts changed"
-        in said
-    )
+    impact = Impact(checked=24, changes=changes)
     assert not missing(
-        said,
+        told(capsys, impact=impact, notes=("2 cases wait",)),
+        "judged 24 taught cases again, each hidden from the judge: ",
+        ": 1 fixed, 1 broken, 2 verdicts changed",
         "fixed: t-1, true before, false now (experts: false; G4)",
         "note: 2 cases wait",
     )
@@ -215,16 +177,17 @@ def test_a_report_names_changed_verdicts_locks_and_conflicts(
         BrokenLock(id="t-1", label=False, value=True, guideline_ids=("G7",)),
         BrokenLock(id="t-3", label=True, reason="could not be judged: down"),
     )
-    said = told(capsys, broken=locks)
-    assert "locked case t-1: judged true, experts say false (G7)" in said
-    assert "locked case t-3 could not be judged: down" in said
+    assert not missing(
+        told(capsys, broken=locks),
+        "locked case t-1: judged true, experts say false (G7)",
+        "locked case t-3 could not be judged: down",
+    )
     labels: dict[FeedbackKey, Value | None] = {
         FeedbackKey("t-1", "ana"): True,
         FeedbackKey("t-1", "ben"): False,
     }
-    said = told(
-        capsys, conflicts=(Conflict(ids=("t-1",), annotations=labels, label=True),)
-    )
+    conflict = Conflict(ids=("t-1",), annotations=labels, label=True)
+    said = told(capsys, conflicts=(conflict,))
     assert "conflict on t-1: t-1@ana: true, t-1@ben: false; true counts" in said
 
 
@@ -235,9 +198,8 @@ def test_taught_cases_are_judged_again_where_it_is_asked_for(
         "align tone feedback.jsonl --impact 2",
         says="judged 2 taught cases again, each hidden from the judge",
     )
-    assert len(endpoint.requests) == 1 + 2 * 2, (
-        "the distillation, and each before and after"
-    )
+    # The distillation, and each before and after.
+    assert len(endpoint.requests) == 1 + 2 * 2
 
 
 def test_an_unalign_dry_run_only_tells_what_goes(memalign: Run, aligned: str) -> None:
@@ -252,28 +214,21 @@ def test_an_unalign_dry_run_only_tells_what_goes(memalign: Run, aligned: str) ->
     )
     preview = memalign("unalign tone --source ana --dry-run --json").json
     assert preview["keys"] == ["t-1@ana", "t-2@ana"]
-    assert [change["name"] for change in preview["changes"]["guidelines"]] == [
-        "G1",
-        "G2",
-    ]
+    first, second = preview["changes"]["guidelines"]
+    assert (first["name"], second["name"]) == ("G1", "G2")
     assert memalign("show tone --json").json["version"] == 3
 
 
 @pytest.mark.parametrize(
     ("narrowed", "removed"),
-    [
-        ((), ["t-1@ana"]),
-        (("t-1",), ["t-1@ana"]),
-        (("t-2",), []),
-        (("--source", "ben"), []),
-    ],
+    [("", ["t-1@ana"]), ("t-1", ["t-1@ana"]), ("t-2", []), ("--source ben", [])],
 )
 def test_feedback_that_holds_a_text_is_withdrawn(
-    memalign: Run, aligned: str, narrowed: tuple[str, ...], removed: list[str]
+    memalign: Run, aligned: str, narrowed: str, removed: list[str]
 ) -> None:
-    matching = ("unalign", aligned, *narrowed, "--matching", "ORDER  is\tLate")
-    memalign(*matching, code=2)  # it asks first
-    done = memalign(*matching, "--yes", "--json", code=0 if removed else 2)
+    command = f"unalign tone {narrowed} --matching 'ORDER  is\tLate'"
+    memalign(command, code=2)  # it asks first
+    done = memalign(command, "--yes", "--json", code=0 if removed else 2)
     assert done.json.get("removed", []) == removed
     assert "order is late" not in (done.out + done.err).lower()
 
@@ -281,37 +236,39 @@ def test_feedback_that_holds_a_text_is_withdrawn(
 def test_what_matches_a_text_is_shown_and_kept_until_asked(
     memalign: Run, aligned: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    matching = ("erase", aligned, "--matching", "ORDER  is\tLate")
+    command = "erase tone --matching 'ORDER  is\tLate'"
     with monkeypatch.context() as person:
-        person.setattr(
-            "memalign.cli.forgetting.confirmed", lambda question, *, yes: yes
-        )  # and says no
-        assert memalign(*matching, "--json", code=0).json == {"done": False}
-    refused = memalign(*matching, code=2)
+        # Who says no.
+        asked = "memalign.cli.forgetting.confirmed"
+        person.setattr(asked, lambda question, *, yes: yes)
+        assert memalign(command, "--json", code=0).json == {"done": False}
+    refused = memalign(command, code=2)
     assert not missing(refused.err, "comments: t-1@ana", "--yes")
-    assert memalign(*matching, "--dry-run", "--json", code=0).json["keys"] == [
-        "t-1@ana"
-    ]
-    narrowed = ("erase", aligned, "t-3", "--matching", "order", "--dry-run")
-    memalign(*narrowed, code=2, says="holds 't-3' with this text")
+    preview = memalign(command, "--dry-run", "--json", code=0)
+    assert preview.json["keys"] == ["t-1@ana"]
+    narrowed = "erase tone t-3 --matching order --dry-run"
+    memalign(narrowed, code=2, says="holds 't-3' with this text")
     assert memalign("show tone --json").json["version"] == 2
-    done = memalign(*matching, "--yes", "--json", code=0)
+    done = memalign(command, "--yes", "--json", code=0)
     assert done.json["keys"] == ["t-1@ana"]
     assert "order is late" not in done.out.lower()
-    nothing = memalign(
-        "erase tone --matching", "Secret Name", "--yes", code=2, says="this text"
-    )
+    absent = "erase tone --matching 'Secret Name' --yes"
+    nothing = memalign(absent, code=2, says="this text")
     assert "Secret" not in nothing.err
 
 
 def test_a_rule_that_code_decides_is_said_switched_off_and_confirmed(
     memalign: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rows = [
-        {"id": f"t-{n}", "source": "ana", "outputs": f"{'Unfortunately' if n % 2 else 'Today'} {n} waits.",
-         "value": n % 2 == 0, "rationale": "Never write unfortunately."}
-        for n in range(12)
-    ]  # fmt: skip
+    rows = []
+    for n in range(12):
+        row = {
+            "id": f"t-{n}",
+            "outputs": f"{'Unfortunately' if n % 2 else 'Today'} {n} waits.",
+            "value": n % 2 == 0,
+            "rationale": "Never write unfortunately.",
+        }
+        rows.append(row)
     weak = ScriptedChatModel([], limits=Limits(writes=False), name="openai:test")
     judge = Judge(
         name="house",
@@ -321,26 +278,26 @@ def test_a_rule_that_code_decides_is_said_switched_off_and_confirmed(
     )
     registry = Registry(f"sqlite:///{tmp_path / 'memalign.db'}")
     registry.create(judge.align(rows).judge)
-    decides = 'Code decides: where the reply has the word "unfortunately", the verdict is false'
-    for command in (
-        ("show", "house"),
-        ("show", "house", "--ledger"),
-        ("guideline", "house", "G1"),
-    ):
-        assert decides in " ".join(memalign(*command, code=0).out.split())
-    items = tmp_path / "items.jsonl"
-    out = tmp_path / "out.jsonl"
-    items.write_text(
-        json.dumps({"id": "i-1", "outputs": "Unfortunately it broke."}) + "\n", "utf-8"
-    )
+    broken = {"id": "i-1", "outputs": "Unfortunately it broke."}
+    jsonl(tmp_path / "items.jsonl", [broken])
     monkeypatch.setenv("OPENAI_API_KEY", "k")  # which nothing is sent with
-    memalign("judge house", items, "-o", out, code=0)
-    explained = memalign("explain house", out, "i-1", "--examples", items, code=0).out
-    assert "a rule of the experts, by code; no model was called" in " ".join(
-        explained.split()
+    memalign("judge house items.jsonl -o out.jsonl", code=0)
+    decides = (
+        'Code decides: where the reply has the word "unfortunately", '
+        "the verdict is false"
     )
-    off = memalign("guideline house G1 --no-rule --by dora", code=0).out
-    assert "Code does not decide: dora switched it off." in " ".join(off.split())
-    assert decides in " ".join(
-        memalign("guideline house G1 --rule --by dora", code=0).out.split()
-    )
+    for command, said in (
+        ("show house", decides),
+        ("show house --ledger", decides),
+        ("guideline house G1", decides),
+        (
+            "explain house out.jsonl i-1 --examples items.jsonl",
+            "a rule of the experts, by code; no model was called",
+        ),
+        (
+            "guideline house G1 --no-rule --by dora",
+            "Code does not decide: dora switched it off.",
+        ),
+        ("guideline house G1 --rule --by dora", decides),
+    ):
+        assert said in " ".join(memalign(command, code=0).out.split())

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Run
+from tests.cli.conftest import Run, creating
 from tests.support.endpoint import HANG, Endpoint
 from tests.support.patience import PATIENCE
 
@@ -81,15 +81,8 @@ def test_an_interrupt_does_not_wait_for_embedded_models(
 ) -> None:
     model = tmp_path / "slow.gguf"
     model.write_bytes(b"GGUF")
-    settings = (
-        "--instructions",
-        "{{ inputs }}",
-        "--value-type",
-        "bool",
-        "--model",
-        f"local:{model}",
-    )
-    memalign("create slow", *settings, code=0)
+    local = f"local:{model}"
+    memalign(*creating("slow", instructions="{{ inputs }}", model=local), code=0)
     (tmp_path / "items.jsonl").write_text('{"id": "a", "inputs": "b"}\n', "utf-8")
     command = [sys.executable, "-c", BUSY, "judge", "slow", "items.jsonl", "--json"]
     interrupted(
@@ -110,4 +103,5 @@ def test_a_reader_that_has_gone_is_nobodys_error(feedback: Path) -> None:
         assert process.stderr is not None
         process.stdout.close()
         printed = process.stderr.read()
-    assert not any(word in printed for word in ("Traceback", "BrokenPipe"))
+    assert "Traceback" not in printed
+    assert "BrokenPipe" not in printed

@@ -68,9 +68,8 @@ def test_the_demo_takes_either_source_when_told_to(
     """What `python3 dev.py demo --yes` does on a machine that reaches no hub."""
     with pytest.raises(InputError, match="add --yes"):
         live_model("local:tiny", print, yes=False)
-    with suppress(
-        ConfigurationError
-    ):  # the bytes of the test are no model that could be opened
+    # The bytes of the test are no model that could be opened.
+    with suppress(ConfigurationError):
         live_model("local:tiny", print, yes=True)
     assert "Take it out of 2 packages" in " ".join(capsys.readouterr().out.split())
     assert tiny().path.read_bytes() == BYTES

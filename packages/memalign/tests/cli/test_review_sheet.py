@@ -9,9 +9,11 @@ from typing import Any
 import openpyxl
 import pytest
 
-from tests.cli.conftest import HELD_OUT, INSTRUCTIONS, Run, jsonl
+from tests.cli.conftest import HELD_OUT, Run, creating, jsonl, missing
 from tests.support.rows import RawRow
 
+SHEET = Path("review.xlsx")
+REVIEW = "review tone cases.jsonl -o review.xlsx"
 FORMULA = {"id": "001", "inputs": "=HYPERLINK(0)", "outputs": "-1+cmd|calc"}
 NESTED = {
     "id": "3-4",
@@ -42,26 +44,24 @@ def filled(path: Path, answers: Mapping[str, Mapping[str, Any]]) -> Path:
     return path
 
 
+def sheet_of(path: Path) -> Any:
+    return openpyxl.load_workbook(path)["review"]
+
+
 def header(path: Path) -> list[str]:
-    return [cell.value for cell in openpyxl.load_workbook(path)["review"][1]]
+    return [cell.value for cell in sheet_of(path)[1]]
 
 
 def test_a_filled_sheet_is_learned_from(memalign: Run, tone: str, cases: Path) -> None:
-    told = memalign("review tone cases.jsonl -o review.xlsx --json").json
+    told = memalign(REVIEW, "--json").json
     assert told["next"] == "memalign align tone review.xlsx --source WHO"
-    filled(
-        Path("review.xlsx"),
-        {"001": {"value": True}, "3-4": {"rationale": "Far too long."}},
-    )
-    done = memalign("align tone review.xlsx --source ana --json", code=0)
-    assert [(row["line"], row["key"]) for row in done.json["rows"]] == [
-        (2, "001@ana"),
-        (3, "3-4@ana"),
-    ]
-    assert (
-        "1 of 3 rows of review.xlsx are not filled in and were left out"
-        in done.json["notes"]
-    )
+    filled(SHEET, {"001": {"value": True}, "3-4": {"rationale": "Far too long."}})
+    done = memalign("align tone review.xlsx --source ana --json", code=0).json
+    first, second = done["rows"]
+    assert (first["line"], first["key"]) == (2, "001@ana")
+    assert (second["line"], second["key"]) == (3, "3-4@ana")
+    left_out = "1 of 3 rows of review.xlsx are not filled in and were left out"
+    assert left_out in done["notes"]
     # The case is what was given, to the last character, whatever a cell can hold.
     for row in CASES[:2]:
         again = jsonl(Path("again.jsonl"), [row | {"value": True, "source": "ben"}])
@@ -69,10 +69,11 @@ def test_a_filled_sheet_is_learned_from(memalign: Run, tone: str, cases: Path) -
 
 
 def test_no_cell_is_a_formula(memalign: Run, tone: str, cases: Path) -> None:
-    memalign("review tone cases.jsonl -o review.xlsx", code=0)
-    sheet = openpyxl.load_workbook("review.xlsx")["review"]
-    types = {cell.data_type for row in sheet.iter_rows() for cell in row}
-    assert types == {"s", "n"}, "an empty cell is a number"
+    memalign(REVIEW, code=0)
+    sheet = sheet_of(SHEET)
+    for row in sheet.iter_rows():
+        for cell in row:
+            assert cell.data_type in ("s", "n"), "an empty cell is a number"
     assert sheet["B2"].value == FORMULA["inputs"]
     assert sheet["B2"].quotePrefix
     assert sheet["B3"].value == "question:\n  Where?\n  Here?\ntags:\n  - a\n  - 1"
@@ -82,18 +83,17 @@ def test_no_cell_is_a_formula(memalign: Run, tone: str, cases: Path) -> None:
 def test_a_sheet_is_ready_to_be_filled_in(
     memalign: Run, tone: str, cases: Path
 ) -> None:
-    memalign("review tone cases.jsonl -o review.xlsx", code=0)
-    book = openpyxl.load_workbook("review.xlsx")
+    memalign(REVIEW, code=0)
+    book = openpyxl.load_workbook(SHEET)
     sheet = book["review"]
     assert sheet.freeze_panes == "B2"
     (rule,) = sheet.data_validations.dataValidation
     assert (rule.type, str(rule.sqref)) == ("list", "D2:D4")
-    assert [book["guide"][cell].value for cell in ("B1", "B2")] == [True, False]
-    hidden = [
-        letter for letter, column in sheet.column_dimensions.items() if column.hidden
-    ]
-    assert header(Path("review.xlsx"))[6:] == ["memalign", "memalign 2"]
-    assert len(hidden) == 2
+    assert book["guide"]["B1"].value is True
+    assert book["guide"]["B2"].value is False
+    columns = sheet.column_dimensions.values()
+    assert [column.hidden for column in columns].count(True) == 2
+    assert header(SHEET)[6:] == ["memalign", "memalign 2"]
 
 
 @pytest.mark.parametrize(
@@ -115,107 +115,71 @@ def test_each_value_type_has_its_choices(
     value: Any,
     kept: Any,
 ) -> None:
-    settings = (
-        "--instructions",
-        INSTRUCTIONS,
-        "--value-type",
-        value_type,
-        "--model",
-        "openai:test",
-    )
-    memalign("create other", *settings, code=0)
+    memalign(*creating("other", value_type=value_type), code=0)
     memalign("review other cases.jsonl -o review.xlsx", code=0)
-    rules = openpyxl.load_workbook("review.xlsx")[
-        "review"
-    ].data_validations.dataValidation
+    rules = sheet_of(SHEET).data_validations.dataValidation
     assert [each.type for each in rules] == ([rule] if rule else [])
-    filled(Path("review.xlsx"), {"plain": {"value": value}})
+    filled(SHEET, {"plain": {"value": value}})
     found = memalign("check review.xlsx other --json").json
     assert (found["rows"], found["invalid"]) == (1, [])
-    assert [label for label, count in found["labels"].items() if count] == [str(kept)]
+    assert found["labels"][str(kept)] == 1
 
 
 def test_the_verdict_stays_hidden_until_asked_for(
     memalign: Run, tone: str, held_out: Path
 ) -> None:
     memalign("judge tone held_out.jsonl -o judged.jsonl", code=0)
-    memalign(
-        "review tone judged.jsonl --examples held_out.jsonl -o blind.xlsx",
-        code=0,
-    )
+    review = "review tone judged.jsonl --examples held_out.jsonl"
+    memalign(f"{review} -o blind.xlsx", code=0)
     assert "judge's verdict" not in header(Path("blind.xlsx"))
-    memalign(
-        "review tone judged.jsonl --examples held_out.jsonl --shown -o shown.xlsx",
-        code=0,
-    )
-    sheet = openpyxl.load_workbook("shown.xlsx")["review"]
-    assert [sheet.cell(2, place).value for place in (4, 5)] == [
-        True,
-        "It answers the question.",
-    ]
-    filled(
-        Path("shown.xlsx"),
-        {"h-1": {"value": False, "rationale": "Cold.", "source": "ben"}},
-    )
-    done = memalign("align tone shown.xlsx --json").json
-    assert [row["key"] for row in done["rows"]] == ["h-1@ben"]
+    memalign(f"{review} --shown -o shown.xlsx", code=0)
+    shown = Path("shown.xlsx")
+    sheet = sheet_of(shown)
+    assert sheet.cell(2, 4).value is True
+    assert sheet.cell(2, 5).value == "It answers the question."
+    filled(shown, {"h-1": {"value": False, "rationale": "Cold.", "source": "ben"}})
+    (row,) = memalign("align tone shown.xlsx --json").json["rows"]
+    assert row["key"] == "h-1@ben"
 
 
 def test_a_sheet_error_names_its_row(memalign: Run, tone: str, cases: Path) -> None:
-    memalign("review tone cases.jsonl -o review.xlsx", code=0)
+    memalign(REVIEW, code=0)
     memalign("align tone review.xlsx", code=2, says="none of its 3 rows is filled in")
     wrong: dict[str, dict[str, Any]] = {
         "001": {"value": "maybe"},
         "3-4": {"value": True, "memalign 2": None},
         "plain": {"rationale": 7},
     }
-    filled(Path("review.xlsx"), wrong)
+    filled(SHEET, wrong)
     refused = memalign("align tone review.xlsx --source ana", code=2)
-    assert (
-        "line 2 (001): value 'maybe' is not allowed; use true or false" in refused.err
+    assert not missing(
+        refused.err,
+        "line 2 (001): value 'maybe' is not allowed; use true or false",
+        "line 3 (3-4): the hidden column 'memalign', which holds the case, was changed",
+        "line 4 (plain): rationale must be text",
     )
-    assert (
-        "line 3 (3-4): the hidden column 'memalign', which holds the case, was changed"
-        in refused.err
-    )
-    assert "line 4 (plain): rationale must be text" in refused.err
-    filled(Path("review.xlsx"), {"001": {"id": "plain", "value": True}})
-    memalign(
-        "align tone review.xlsx",
-        says="line 2 (plain): the row is of case '001': its id was changed",
-    )
+    filled(SHEET, {"001": {"id": "plain", "value": True}})
+    moved = "line 2 (plain): the row is of case '001': its id was changed"
+    memalign("align tone review.xlsx", says=moved)
 
 
 def test_what_cannot_be_reviewed_says_why(
     memalign: Run, tone: str, held_out: Path, cases: Path
 ) -> None:
     memalign("judge tone held_out.jsonl -o judged.jsonl", code=0)
+    jsonl(Path("changed.jsonl"), [HELD_OUT[0] | {"outputs": "Another."}])
     for words, said in (
-        (
-            ("judged.jsonl", "-o", "r.xlsx"),
-            "holds verdicts without texts, and the judge's memory has none",
-        ),
-        (
-            ("judged.jsonl", "--examples", cases, "-o", "r.xlsx"),
-            "has none of its cases",
-        ),
-        ((held_out, "-o", "r.pdf"), "the name of a sheet ends in .xlsx, not in .pdf"),
-        ((held_out, "-o", "nowhere/r.xlsx"), "cannot write"),
-        (("none.jsonl", "-o", "r.xlsx"), "no such file"),
-        ((held_out, "--examples", held_out, "-o", "r.xlsx"), "holds no judgments"),
-        ((held_out,), "Missing option '-o'"),
+        ("judged.jsonl -o r.xlsx", "holds verdicts without texts, and the judge's"),
+        ("judged.jsonl --examples cases.jsonl -o r.xlsx", "has none of its cases"),
+        ("judged.jsonl --examples changed.jsonl -o r.xlsx", "has changed since it was"),
+        ("held_out.jsonl -o r.pdf", "the name of a sheet ends in .xlsx, not in .pdf"),
+        ("held_out.jsonl -o nowhere/r.xlsx", "cannot write"),
+        ("none.jsonl -o r.xlsx", "no such file"),
+        ("held_out.jsonl --examples held_out.jsonl -o r.xlsx", "holds no judgments"),
+        ("held_out.jsonl", "Missing option '-o'"),
     ):
-        memalign("review tone", *words, code=2, says=said)
+        memalign(f"review tone {words}", code=2, says=said)
     assert not Path("r.xlsx").exists()
-    changed = jsonl(Path("changed.jsonl"), [HELD_OUT[0] | {"outputs": "Another."}])
-    memalign(
-        "review tone judged.jsonl --examples",
-        changed,
-        "-o",
-        "r.xlsx",
-        says="has changed since it was",
-    )
     memalign("review tone held_out.jsonl -o r.xlsx", code=0)
-    memalign(
-        "review tone held_out.jsonl -o r.xlsx", says="somebody may have filled it in"
-    )
+    filled_in = "somebody may have filled it in"
+    memalign("review tone held_out.jsonl -o r.xlsx", says=filled_in)

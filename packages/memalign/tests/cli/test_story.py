@@ -88,28 +88,19 @@ def test_an_erase_that_is_not_complete_exits_with_1(
 ) -> None:
     answers = endpoint.answer
     endpoint.answer = bad_request("no such model")
-    assert (
-        "pending"
-        in memalign("erase tone t-1 -y", code=1, says="yes, no word is left").out
-    )
+    erased = memalign("erase tone t-1 -y", code=1, says="yes, no word is left")
+    assert "pending" in erased.out
     endpoint.answer = answers
     memalign("export tone -o tone.json", code=0)
     memalign("import tone.json --name copy", code=0)
-    memalign(
-        "erase tone t-2 -y",
-        code=1,
-        says="NO, words are left in the judge copy",
-    )
+    left = "NO, words are left in the judge copy"
+    memalign("erase tone t-2 -y", code=1, says=left)
     memalign("erase copy t-2 -y", code=0, says="yes, no word is left")
 
 
 def test_history_diff_and_rollback_tell_one_story(memalign: Run, aligned: str) -> None:
-    assert [
-        each["action"] for each in memalign("history tone --json").json["versions"]
-    ] == [
-        "create",
-        "align",
-    ]
+    created, aligned_ = memalign("history tone --json").json["versions"]
+    assert (created["action"], aligned_["action"]) == ("create", "align")
     changed = memalign("diff tone 1 2")
     assert not missing(
         changed.out,
@@ -117,32 +108,22 @@ def test_history_diff_and_rollback_tell_one_story(memalign: Run, aligned: str) -
         "t-1@ana: false · Correct but cold.",
     )
     assert len(memalign("diff tone 1 2 --json").json["feedback"]) == 3
-    memalign(
-        "rollback tone 1",
-        says="tone is now version 3, with the content of version 1",
-    )
+    back = "tone is now version 3, with the content of version 1"
+    memalign("rollback tone 1", says=back)
     assert memalign("show tone --json").json["feedback"] == 0
     memalign("rollback tone 3", says="nothing changed")
 
 
 def test_a_judge_travels_as_one_file(memalign: Run, aligned: str) -> None:
-    memalign(
-        "export tone -o tone.json",
-        says="wrote version 2 of tone to tone.json",
-    )
-    memalign(
-        "import tone.json", says="nothing changed; tone is still version 2"
-    )  # nothing changed
+    memalign("export tone -o tone.json", says="wrote version 2 of tone to tone.json")
+    memalign("import tone.json", says="nothing changed; tone is still version 2")
     added = "copy is at version 1: 3 feedback added, 2 guidelines added (G1, G2)"
-    memalign(
-        "import tone.json --name copy --registry sqlite:///other.db",
-        says=added,
-    )
-    memalign("guideline tone --add", "Greet first.")
-    dropped = memalign("import tone.json").out
-    assert "tone is at version 4: 1 guideline removed (G3)" in dropped, (
-        "what is replaced is named"
-    )
+    elsewhere = "import tone.json --name copy --registry sqlite:///other.db"
+    memalign(elsewhere, says=added)
+    memalign("guideline tone --add 'Greet first.'")
+    # What is replaced is named.
+    dropped = "tone is at version 4: 1 guideline removed (G3)"
+    memalign("import tone.json", says=dropped)
     Path("tone.json").write_text("{}", "utf-8")
     memalign("import tone.json", code=2)
 
@@ -156,13 +137,12 @@ def test_a_judge_is_deleted_only_after_confirmation(
 
 
 def test_an_edit_keeps_memory(memalign: Run, aligned: str, tmp_path: Path) -> None:
-    (tmp_path / "new.txt").write_text(
-        "Is it kind? {{ inputs }} {{ outputs }}\n", "utf-8"
-    )
-    changes = ("--instructions", "@new.txt", "-k", "2", "--param", "temperature=0.5")
-    memalign("edit tone", *changes, says="tone is now version 3")
+    instructions = "Is it kind? {{ inputs }} {{ outputs }}"
+    (tmp_path / "new.txt").write_text(f"{instructions}\n", "utf-8")
+    edit = "edit tone --instructions @new.txt -k 2 --param temperature=0.5"
+    memalign(edit, says="tone is now version 3")
     now = memalign("show tone --json").json
-    assert now["instructions"] == "Is it kind? {{ inputs }} {{ outputs }}"
+    assert now["instructions"] == instructions
     assert (now["retrieval_k"], now["parameters"]) == (2, {"temperature": 0.5})
     assert len(now["guidelines"]) == 2
     memalign("edit tone", says="nothing changed")
@@ -183,12 +163,12 @@ def test_words_of_others_cannot_steer_the_terminal(
 def test_a_long_align_fits_a_screen_or_two(
     memalign: Run, tone: str, tmp_path: Path
 ) -> None:
-    rows = [
-        FEEDBACK[0]
-        | {"id": f"n-{n}", "outputs": f"Reply {n}.", "rationale": f"Cold, {n}."}
-        for n in range(120)
-    ]
-    printed = memalign("align tone", jsonl(tmp_path / "rows.jsonl", rows), code=0).out
+    rows = []
+    for n in range(120):
+        own = {"id": f"n-{n}", "outputs": f"Reply {n}.", "rationale": f"Cold, {n}."}
+        rows.append(FEEDBACK[0] | own)
+    jsonl(tmp_path / "rows.jsonl", rows)
+    printed = memalign("align tone rows.jsonl", code=0).out
     assert not missing(
         printed,
         "(20 of 120; for all: memalign show tone --ledger)",
@@ -197,14 +177,13 @@ def test_a_long_align_fits_a_screen_or_two(
     assert len(printed.splitlines()) < 100
 
 
-@pytest.mark.parametrize(
-    "what", [("t-1",), ("t-1@ana",), ("--source", "ANA"), ("t-1", "--source", "ana")]
-)
+@pytest.mark.parametrize("what", ["t-1", "t-1@ana", "--source ANA", "t-1 --source ana"])
 def test_an_erase_by_key_or_person_shows_what_goes_and_asks(
-    memalign: Run, aligned: str, what: tuple[str, ...]
+    memalign: Run, aligned: str, what: str
 ) -> None:
+    erase = f"erase tone {what}"
     before = memalign("show tone --json").json["version"]
-    refused = memalign("erase tone", *what, code=2)
+    refused = memalign(erase, code=2)
     assert not missing(
         refused.err,
         "would be erased",
@@ -214,12 +193,12 @@ def test_an_erase_by_key_or_person_shows_what_goes_and_asks(
     )
     assert "pending" not in refused.err, "an erase learns it again at once"
     assert memalign("show tone --json").json["version"] == before
-    preview = memalign("erase tone", *what, "--dry-run", "--json", code=0).json
-    receipt = memalign("erase tone", *what, "--yes", "--json").json
+    preview = memalign(erase, "--dry-run", "--json", code=0).json
+    receipt = memalign(erase, "--yes", "--json").json
     for counted in ("counts", "keys", "cases", "guidelines", "versions"):
         assert receipt[counted] == preview[counted]
     assert receipt["latest"] == memalign("show tone --json").json["version"]
-    again = memalign("erase tone", *what, "--yes", code=2)
+    again = memalign(erase, "--yes", code=2)
     assert "it was erased on" in again.err
 
 
