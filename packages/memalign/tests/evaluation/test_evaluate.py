@@ -24,6 +24,7 @@ from memalign.metrics import Estimate, ccc
 from memalign.types import Example, Feedback, Usage
 from memalign.values import ValueType
 from tests.support.lists import ids
+from tests.support.scored import scored
 from tests.support.scripted import scripted
 
 VERDICTS = "A" * 20 + "A" * 5 + "B" * 10 + "B" * 15
@@ -345,15 +346,6 @@ def test_an_evaluation_prints_and_dumps_json():
 # -- comparison ------------------------------------------------------------------------
 
 
-def cases(*values, label=True, start=0, groups=None):
-    """Cases of one label, and what a judge says of each."""
-    scored = []
-    for n, value in enumerate(values, start):
-        group = f"g{groups(n)}" if groups else None
-        scored.append(ScoredCase(id=f"t-{n}", value=value, label=label, group=group))
-    return scored
-
-
 def test_a_judge_that_fixes_many_is_ahead():
     fixed = [(False, True)] * 12
     before = many("bool", fixed + [(True, True)] * 20)
@@ -383,7 +375,7 @@ def test_a_judge_that_fixes_many_is_ahead():
 def test_few_fixed_cases_are_no_proof(fixed, same, p, verdict):
     before = [False] * fixed + [True] * same
     after = [True] * len(before)
-    result = compare(cases(*before), cases(*after))
+    result = compare(scored(before, True), scored(after, True))
     assert result.verdict == verdict
     assert result.mcnemar_p == pytest.approx(p)
     assert ("no clear difference" in str(result)) == (verdict == "tied")
@@ -394,8 +386,9 @@ def failed(name):
 
 
 def test_only_cases_that_both_scored_count():
-    before = [*cases(True, False), failed("t-2")]
-    after = [*cases(True), failed("t-1"), *cases(True, start=2)]
+    right = scored([True], True)
+    before = [*right, *scored([False], True, start=1), failed("t-2")]
+    after = [*right, failed("t-1"), *scored([True], True, start=2)]
     result = compare(before, after)
     assert result.n == 1
     assert result.left_out == 2
@@ -403,22 +396,22 @@ def test_only_cases_that_both_scored_count():
         compare([failed("t-2")], after)
     message = "'t-0' has label true in the first and false in the second"
     with pytest.raises(InputError, match=message):
-        compare(cases(True), cases(True, label=False))
+        compare(right, scored([True], False))
 
 
 @pytest.mark.parametrize(
-    ("wrong", "n", "groups", "verdict"),
+    ("wrong", "n", "together", "verdict"),
     [
-        (8, 80, None, "ahead"),
+        (8, 80, 1, "ahead"),
         # All that was fixed is in one document of ten.
-        (8, 80, lambda i: i // 8, "tied"),
-        (32, 32, lambda i: i % 3, "tied"),
+        (8, 80, 8, "tied"),
+        (32, 32, 11, "tied"),
     ],
 )
-def test_grouped_cases_are_compared_by_group(wrong, n, groups, verdict):
+def test_grouped_cases_are_compared_by_group(wrong, n, together, verdict):
     before = [False] * wrong + [True] * (n - wrong)
-    after = [True] * n
-    result = compare(cases(*before, groups=groups), cases(*after))
+    grouped = scored(before, True, together=together)
+    result = compare(grouped, scored([True] * n, True))
     assert result.verdict == verdict
     assert result.difference.value == pytest.approx(wrong / n)
     why = "too few groups for an interval: there are 3, and 10 are needed"

@@ -22,6 +22,7 @@ from memalign.evaluation.agreement import measure
 from memalign.evaluation.criteria import outcome_of
 from memalign.metrics import student_t
 from memalign.values import ValueType
+from tests.support.scored import scored
 
 DRAWINGS = 250
 MOST = 21
@@ -51,12 +52,7 @@ class Drawn(NamedTuple):
     def scored(
         self, labels: NDArray[np.generic], values: NDArray[np.generic]
     ) -> list[ScoredCase]:
-        said = values.tolist()
-        cases = []
-        for n, label in enumerate(labels.tolist()):
-            group = str(n // self.together) if self.together > 1 else None
-            cases.append(ScoredCase(id=str(n), label=label, value=said[n], group=group))
-        return cases
+        return scored(values.tolist(), labels.tolist(), together=self.together)
 
 
 ALONE = [Drawn(10), Drawn(20), Drawn(60)]

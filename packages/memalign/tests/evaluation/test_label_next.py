@@ -85,13 +85,13 @@ def ranked(
     return next_cases(one, rows, n=n, judged=out)
 
 
-def test_cases_that_differ_in_their_reference_are_two(tmp_path):
+def test_cases_that_differ_in_their_reference_are_all_there(tmp_path):
     one = judge(instructions="Good? {{ inputs }} {{ outputs }} {{ expectations }}")
-    rows = items(a=NEAR, b=NEAR)
+    rows = items(a=NEAR, b=NEAR, c=NEAR, d=NEAR)
     for row in rows:
         row |= {"inputs": "Late.", "expectations": {"reference": row["id"]}}
-    chosen = ranked(one, rows, tmp_path, {"a": said(), "b": said()})
-    assert sorted(ids(chosen.cases)) == ["a", "b"]
+    chosen = ranked(one, rows, tmp_path, dict.fromkeys("abcd", said()))
+    assert sorted(ids(chosen.cases)) == ["a", "b", "c", "d"]
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ from memalign.types import Judgment, Usage
 from memalign.values import ValueType
 from tests.support.evens import asked, is_even, judging, labelled, number_in, said
 from tests.support.rows import RawRow
+from tests.support.scored import scored
 
 PLACES = np.arange(80)
 LABELS = (PLACES * 7) % 10 < 6
@@ -88,16 +89,12 @@ def test_cases_that_belong_together_tell_less():
     # Four copies of each of twenty cases are twenty cases.
     few = np.repeat(LABELS[:20], 4).tolist()
     said = np.repeat(VERDICTS[:20], 4).tolist()
-    copies = corrected_share(few, said, list(OTHERS), groups_of(4, 80))
+    groups = [f"g{n // 4}" for n in range(80)]
+    copies = corrected_share(few, said, list(OTHERS), groups)
     alone = corrected_share(few, said, list(OTHERS))
     assert copies.value == alone.value
     assert width(copies) > 1.7 * width(alone)
     assert width(one) < width(copies)
-
-
-def groups_of(size: int, count: int) -> list[str]:
-    """The groups of so many cases, of which each has the same size."""
-    return [f"g{n // size}" for n in range(count)]
 
 
 TURNS = [True, False] * 20
@@ -166,17 +163,6 @@ def items(first: int, last: int, *, start: str = "r", **more: Any) -> list[RawRo
     found = []
     for n in range(first, last):
         found.append({"id": f"{start}-{n}", "outputs": f"item {n}"} | more)
-    return found
-
-
-def scored(
-    values: list[Any], truths: list[Any] | None = None, system: str | None = None
-) -> list[ScoredCase]:
-    """Cases by what the judge says and what people say of each; traffic has no label."""
-    found = []
-    for n, value in enumerate(values):
-        truth = truths[n] if truths else ""
-        found.append(ScoredCase(id=str(n), value=value, label=truth, system=system))
     return found
 
 
@@ -364,38 +350,21 @@ def test_the_fewest_labels_for_a_promise_are_known_at_once():
     assert fewest_for(0.999999999) == 2_995_732_357
 
 
-def surely(
-    confidences: list[float], right: list[bool], groups: list[str] | None = None
-) -> list[ScoredCase]:
-    """Cases of which the judge is so sure, and is right or not."""
-    found = []
-    for n, good in enumerate(right):
-        case = ScoredCase(
-            id=str(n),
-            label=True,
-            value=good,
-            confidence=confidences[n],
-            group=groups[n] if groups else None,
-        )
-        found.append(case)
-    return found
-
-
-def alike(n: int, wrong: int, groups: list[str] | None = None) -> list[ScoredCase]:
+def alike(n: int, wrong: int, **how: Any) -> list[ScoredCase]:
     """So many cases of one confidence, of which the first few are wrong."""
     right = [False] * wrong + [True] * (n - wrong)
-    return surely([0.9] * n, right, groups)
+    return scored(right, True, confidence=0.9, **how)
 
 
 def test_a_promise_names_the_lowest_threshold_that_is_proven():
-    confidences = [0.99] * 200 + [0.6] * 200
-    half_right = surely(confidences, [True] * 200 + [True, False] * 100)
-    found = promise_of(half_right, 0.95).kept
+    surer = scored([True] * 200, True, confidence=0.99)
+    others = scored([True, False] * 100, True, confidence=0.6)
+    found = promise_of([*surer, *others], 0.95).kept
     assert found is not None
     assert found.at == 0.7
     assert found.n == 200
     assert found.share == 0.5
-    all_right = surely(confidences, [True] * 400)
+    all_right = [*surer, *scored([True] * 200, True, confidence=0.6)]
     assert promise_of(all_right, 0.95).kept == passing(all_right, 0.0)
 
 
@@ -421,21 +390,20 @@ def test_a_promise_that_is_not_proven_says_what_is_missing(
 def test_a_promise_is_not_called_hopeless_where_surer_verdicts_are_better():
     """Of all verdicts people share too few; of the surer half nearly enough, on too few
     cases to tell."""
-    surer = [False] * 2 + [True] * 34
-    others = [False] * 8 + [True] * 36
-    confidences = [0.97] * 36 + [0.6] * 44
-    found = promise_of(surely(confidences, surer + others), 0.95)
+    surer = scored([False] * 2 + [True] * 34, True, confidence=0.97)
+    others = scored([False] * 8 + [True] * 36, True, confidence=0.6)
+    found = promise_of([*surer, *others], 0.95)
     why = "people agree in 94.4% of 36 cases, which does not tell yet: label more"
     assert why in found.why
 
 
 def test_labels_that_go_together_tell_less_of_what_is_missing():
     alone = promise_of(alike(100, 4), 0.95)
-    together = promise_of(alike(100, 4, groups_of(5, 100)), 0.95)
+    together = promise_of(alike(100, 4, together=5), 0.95)
     assert alone.missing is not None
     assert together.missing is not None
     assert together.missing > 1.5 * alone.missing
-    few = promise_of(alike(100, 4, groups_of(20, 100)), 0.9)
+    few = promise_of(alike(100, 4, together=20), 0.9)
     assert few.kept is None
     assert few.missing is None
     assert "of 100 cases of 5 groups; 10 are needed: label cases of others" in few.why
@@ -443,7 +411,7 @@ def test_labels_that_go_together_tell_less_of_what_is_missing():
 
 def test_verdicts_that_go_together_prove_less():
     assert promise_of(alike(100, 4), 0.9).kept is not None
-    assert promise_of(alike(100, 4, groups_of(10, 100)), 0.9).kept is None
+    assert promise_of(alike(100, 4, together=10), 0.9).kept is None
 
 
 @pytest.mark.parametrize("least", [0, 1, 95, -0.5, float("nan"), "0.9"])
