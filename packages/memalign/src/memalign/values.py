@@ -491,7 +491,7 @@ def _numbers(raw: str | int | float, high: float | None) -> set[float]:
         if abs(raw) >= 10**300:
             return set()
         return {float(raw)}
-    text = folded(raw).replace("\u2212", "-")  # the minus that word processors write
+    text = folded(raw)
     fraction = _FRACTION.fullmatch(text)
     if fraction:
         above, below = map(float, fraction.groups())

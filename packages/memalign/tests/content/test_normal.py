@@ -27,6 +27,7 @@ PAIRS = {
     "unseen letters": ("la\u200bte", "late"),
     "quotation marks": ("\u201clate\u201d", '"late"'),
     "kinds of quotation": ("'late'", '"late"'),
+    "dashes": ("very\u2011late", "very-late"),
     "punctuation": ("late!", "late"),
     "escapes": ("Jos\\u00e9", "José"),
 }
@@ -37,8 +38,9 @@ def marked_letters(text: str) -> list[str]:
     return [letter for letter, _ in search_letters(text)]
 
 
-NAMES = {"case", "white space", "wide letters", "unseen letters"}
-MARKS = {"quotation marks", "kinds of quotation", "punctuation"}
+LETTERS = {"case", "white space", "wide letters", "unseen letters"}
+NAMES = LETTERS | {"quotation marks", "dashes"}
+MARKS = {"quotation marks", "kinds of quotation", "dashes", "punctuation"}
 SAME: dict[Callable[[str], Any], set[str]] = {
     folded: NAMES,
     name_key: NAMES,

@@ -68,6 +68,8 @@ def spoken(name: str, rationale: str, *, source: str = "ana", **fields: Any) -> 
         ("Ana@Example.org", "ana@example.org"),
         ("Li Wei", "Li\u00a0Wei"),
         ("Ana Lima", "ANA\u200b  LIMA"),
+        ("Ana O'Neil", "Ana O\u2019Neil"),  # as a phone's keyboard writes it
+        ("Anne-Marie", "Anne\u2011Marie"),
     ],
 )
 @pytest.mark.parametrize("how", ["source", "key"])

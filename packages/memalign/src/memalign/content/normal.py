@@ -5,8 +5,8 @@ from the others. No form changes what is stored or shown.
 
 | form | case | accents | white space | other signs | for |
 |---|---|---|---|---|---|
-| `folded`, `name_key` | goes | stay | one blank | stay | people, keys of feedback, labels |
-| `search_form` | goes | go | one blank | stay | what somebody searches for |
+| `folded`, `name_key` | goes | stay | one blank | stay; marks are plain | people, labels |
+| `search_form` | goes | go | one blank | stay; marks are plain | what somebody searches for |
 | `word_form` | goes | stay | one blank | are blanks | guidelines, runs of words |
 | `literal_form` | stays | stay | one blank | stay; quotation marks are plain | tests by code |
 | `quote_form` | stays | stay | one blank | stay; quotation marks are one | what a model quotes |
@@ -60,6 +60,9 @@ _HALF_PAIR = re.compile("[\ud800-\udfff]")
 _QUOTES = str.maketrans(
     dict.fromkeys("´‘’‚‛ʼ′‹›", "'") | dict.fromkeys("“”„‟″«»", '"')  # noqa: RUF001
 )
+_PLAIN = _QUOTES | dict.fromkeys(
+    map(ord, "\u2010\u2011\u2012\u2013\u2014\u2015\u2212"), "-"
+)
 _ONE_QUOTE = str.maketrans('"`', "''")
 
 # To blanks: all that is in no word. For ASCII ten times as quick as a regular expression, and the
@@ -75,14 +78,17 @@ _GAPS = {
 def folded(text: str) -> str:
     """Return a text without what makes no difference to a reader.
 
-    Case, composed and decomposed letters, wide and narrow forms, kinds and runs of white space, and
-    invisible characters make no difference. Accents do, because José and Jose may be two people.
+    Case, composed and decomposed letters, wide and narrow forms, kinds and runs of white space,
+    kinds of dashes and of quotation marks, which word processors change, and invisible characters
+    make no difference. Accents do, because José and Jose may be two people.
     """
     if text.isascii():
         return " ".join(_HIDDEN.sub("", text).lower().split())
+    text = text.translate(_PLAIN)
     # Twice, because a letter that one step brings forth may have another case or be composed again.
     for _ in range(2):
-        text = unicodedata.normalize("NFKC", _HIDDEN.sub("", text)).casefold()
+        text = unicodedata.normalize("NFKC", _HIDDEN.sub("", text))
+        text = text.translate(_PLAIN).casefold()
     text = unicodedata.normalize("NFKC", _HIDDEN.sub("", text))
     return " ".join(text.replace(_BLANK, " ").split())
 
