@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 
 import pytest
 from hypothesis import given, settings
@@ -23,9 +22,9 @@ from memalign.memory import Case, Memory
 from memalign.metrics import Estimate, ccc
 from memalign.types import Example, Feedback, Usage
 from memalign.values import ValueType
+from tests.support.evens import asked, judging, said
 from tests.support.lists import ids
 from tests.support.scored import scored
-from tests.support.scripted import scripted
 
 VERDICTS = "A" * 20 + "A" * 5 + "B" * 10 + "B" * 15
 LABELS = "A" * 20 + "B" * 5 + "A" * 10 + "B" * 15
@@ -34,39 +33,23 @@ FLOATS = ccc([0.1, 0.5, 0.9], [0.2, 0.5, 0.6])
 CCC = ccc([1, 2, 5, 4, 3], [1, 3, 5, 2, 3])
 
 
-def said(example_id, value=None, source="ana", **more):
-    return Feedback(
-        id=example_id, outputs=f"reply {example_id}", value=value, source=source, **more
-    )
-
-
-def said_of(*numbers, value=True):
-    return [said(f"t-{n}", value) for n in numbers]
+def true_of(*numbers):
+    return [said(number, True) for number in numbers]
 
 
 def width(estimate):
     return estimate.high - estimate.low
 
 
-def reply_in(request):
-    return re.findall(r'"reply ([^"]*)"', request.user)[-1]
-
-
 def judge_of(kind, verdicts, **more):
-    """A judge that has a verdict for each of these replies, and none for another, as
-    where a call times out."""
+    """A judge that has a verdict on each of these items, and none on another, as where a
+    call times out."""
+    failed = ModelUnavailable("timed out", usage=Usage(calls=1))
 
-    def answer(request):
-        name = reply_in(request)
-        if name not in verdicts:
-            return ModelUnavailable("timed out", usage=Usage(calls=1))
-        return {"rationale": f"about {name}", "value": verdicts[name]}
+    def verdict(number):
+        return verdicts.get(number, failed)
 
-    return scripted(answer, name="helpfulness", feedback_value_type=kind, **more)[0]
-
-
-def asked(judge):
-    return list(map(reply_in, judge.model.requests))
+    return judging(verdict, name="helpfulness", feedback_value_type=kind, **more)
 
 
 # -- what is compared with what --------------------------------------------------------
@@ -77,23 +60,23 @@ def asked(judge):
 )
 def test_of_several_annotations_the_judges_policy_gives_the_label(memory, label):
     rows = [
-        said("t-1", True, "ana"),
-        said("t-1", False, "ben"),
-        said("t-1", False, "eva"),
-        said("t-2", True),
-        # The content of t-2 once more.
-        Feedback(id="t-9", outputs="reply t-2", value=True, source="ben"),
+        said(1, True, "ana"),
+        said(1, False, "ben"),
+        said(1, False, "eva"),
+        said(2, True),
+        # The content of the second once more.
+        Feedback(id="again", outputs="item 2", value=True, source="ben"),
     ]
-    judge = judge_of("bool", {"t-1": label, "t-2": True}, memory=memory)
+    judge = judge_of("bool", {1: label, 2: True}, memory=memory)
     result = evaluate(judge, rows)
-    assert asked(judge) == ["t-1", "t-2"], "once each"
-    assert ids(result.cases) == ["t-1", "t-2"]
+    assert asked(judge) == [1, 2], "once each"
+    assert ids(result.cases) == ["h-1", "h-2"]
     assert result.cases[0].label == label
     assert result.metrics["accuracy"].value == 1.0
 
 
 def test_a_failed_judgment_is_unscored_and_not_wrong():
-    result = evaluate(judge_of("bool", {"t-1": True}), said_of(1, 2))
+    result = evaluate(judge_of("bool", {1: True}), true_of(1, 2))
     assert result.n == 1
     assert result.unscored == 1
     assert result.usage.calls == 2
@@ -101,19 +84,19 @@ def test_a_failed_judgment_is_unscored_and_not_wrong():
     failed = result.cases[1]
     assert failed.error == "ModelUnavailable: timed out"
     assert failed.correct is None
-    nothing = evaluate(judge_of("bool", {}), said_of(1))
+    nothing = evaluate(judge_of("bool", {}), true_of(1))
     assert nothing.n == 0
     assert set(nothing.metrics.values()) == {Estimate(value=None)}
     assert "n/a" in str(nothing)
 
 
 def test_a_case_without_labels_is_not_judged():
-    judge = judge_of("bool", {"t-1": True})
-    comment = said("t-2", rationale="too cold")
-    result = evaluate(judge, [said("t-1", True), comment])
+    judge = judge_of("bool", {1: True})
+    comment = said(2, None, rationale="too cold")
+    result = evaluate(judge, [said(1, True), comment])
     assert result.n == 1
     assert result.unlabelled == 1
-    assert asked(judge) == ["t-1"]
+    assert asked(judge) == [1]
     for rows in ([comment], []):
         with pytest.raises(InputError, match="there are no labelled cases"):
             evaluate(judge, rows)
@@ -128,43 +111,42 @@ def remembering(texts):
     return Memory(cases=tuple(cases))
 
 
-NAMES = ["t-1", "t-2", "t-3", "t-4", "t-5"]
-some = st.sets(st.sampled_from(NAMES))
+NUMBERS = [1, 2, 3, 4, 5]
+some = st.sets(st.sampled_from(NUMBERS))
 
 
 @settings(max_examples=30, deadline=None)
 @given(by_id=some, by_content=some)
 def test_whatever_was_taught_in_whatever_way_counts_nowhere(by_id, by_content):
     """The memory gives its label, so that every figure would be right by construction."""
-    texts = dict.fromkeys(by_id, "another reply")
-    texts |= {f"old-{name}": f"reply {name}" for name in by_content}
-    verdicts = dict.fromkeys(NAMES, True)
+    texts = {f"h-{number}": "another reply" for number in by_id}
+    texts |= {f"old-{number}": f"item {number}" for number in by_content}
+    verdicts = dict.fromkeys(NUMBERS, True)
     judge = judge_of("bool", verdicts, memory=remembering(texts))
     taught = by_id | by_content
-    rows = [said(name, name not in taught) for name in NAMES]
+    rows = [said(number, number not in taught) for number in NUMBERS]
     if len(taught) == len(rows):
         with pytest.raises(InputError, match="every labelled case"):
             evaluate(judge, rows)
         return
     result = evaluate(judge, rows)
-    assert list(result.taught_ids) == sorted(taught)
+    assert list(result.taught_ids) == [f"h-{number}" for number in sorted(taught)]
     assert result.metrics["accuracy"].value == 1.0
-    left = {*NAMES} - taught
-    assert {*ids(result.cases)} == left
-    assert sorted(asked(judge)) == sorted(left), "nor is another paid for"
+    assert {*asked(judge)} == {*NUMBERS} - taught, "nor is another paid for"
+    assert result.n == len(asked(judge))
 
 
 def test_taught_cases_are_named_and_count_for_neither_judge():
-    memory = remembering({"t-1": "changed since", "old": "reply t-2"})
-    verdicts = {"t-1": True, "t-2": True, "t-3": True, "t-4": False}
+    memory = remembering({"h-1": "changed since", "old": "item 2"})
+    verdicts = {1: True, 2: True, 3: True, 4: False}
     judge = judge_of("bool", verdicts, memory=memory)
-    rows = said_of(1, 2, 3, 4)
+    rows = true_of(1, 2, 3, 4)
     result = evaluate(judge, rows)
     assert result.metrics["accuracy"].value == 0.5
-    named = "2 of 4 cases were taught and are left out of every figure: t-1, t-2"
+    named = "2 of 4 cases were taught and are left out of every figure: h-1, h-2"
     assert named in str(result).splitlines()
     plain = json.loads(json.dumps(result.to_dict()))
-    assert plain["taught_ids"] == ["t-1", "t-2"]
+    assert plain["taught_ids"] == ["h-1", "h-2"]
     other = judge.replace(memory=Memory())
     both = evaluate(other, rows, against=judge)
     assert both.n == 2, "nor one that only the other judge was taught"
@@ -173,10 +155,10 @@ def test_taught_cases_are_named_and_count_for_neither_judge():
 def test_taught_cases_are_a_figure_of_their_own_when_asked_for():
     judge = judge_of(
         "bool",
-        {"t-1": False, "t-2": True, "t-3": True},
-        memory=remembering({"t-1": "reply t-1"}),
+        {1: False, 2: True, 3: True},
+        memory=remembering({"h-1": "item 1"}),
     )
-    rows = said_of(1, 2, 3)
+    rows = true_of(1, 2, 3)
     assert evaluate(judge, rows).taught_accuracy is None
     result = evaluate(judge, rows, include_taught=True)
     seen = result.taught_accuracy
@@ -203,24 +185,24 @@ def test_swapped_arguments_are_told(swapped):
         with pytest.raises(TypeError, match=message):
             call(swapped, judge)
     with pytest.raises(TypeError, match="against=judge"):
-        evaluate(judge, said_of(1), against="1")  # type: ignore[arg-type]
+        evaluate(judge, true_of(1), against="1")  # type: ignore[arg-type]
 
 
 async def test_concurrency_out_and_progress_reach_the_judge(tmp_path):
     steps = []
-    judge = judge_of("bool", {"t-1": True})
+    judge = judge_of("bool", {1: True})
     out = tmp_path / "out.jsonl"
     await aevaluate(
         judge,
-        said_of(1),
+        true_of(1),
         concurrency=3,
         out=out,
         progress=lambda *step: steps.append(step),
     )
     assert steps == [("judge", 1, 1)]
-    assert list(read_judgments(out).judgments) == ["t-1"]
+    assert list(read_judgments(out).judgments) == ["h-1"]
     with pytest.raises(InputError, match="concurrency"):
-        await aevaluate(judge, said_of(1), concurrency=0)
+        await aevaluate(judge, true_of(1), concurrency=0)
 
 
 # -- what is measured ------------------------------------------------------------------
@@ -232,8 +214,8 @@ def many(kind, pairs, groups=None):
     rows = []
     for n, (value, label) in enumerate(pairs):
         meta = {"group": f"g-{groups(n)}"} if groups else {}
-        verdicts[f"t-{n}"] = value
-        rows.append(said(f"t-{n}", label, meta=meta))
+        verdicts[n] = value
+        rows.append(said(n, label, meta=meta))
     return evaluate(judge_of(kind, verdicts), rows)
 
 
@@ -260,7 +242,7 @@ def many(kind, pairs, groups=None):
 )
 def test_every_value_type_has_its_measures(kind, pairs, metrics, wrong):
     result = many(kind, pairs)
-    assert ids(result.disagreements) == [f"t-{n}" for n in wrong]
+    assert ids(result.disagreements) == [f"h-{n}" for n in wrong]
     assert result.metrics.keys() == metrics.keys()
     for name, value in metrics.items():
         assert result.metrics[name].value == pytest.approx(value, abs=0.005)
@@ -340,7 +322,7 @@ def test_an_evaluation_prints_and_dumps_json():
     assert plain["metrics"]["accuracy"]["value"] == 0.75
     assert plain["confusion"] == [[2, 1], [0, 1]]
     assert plain["usage"]["calls"] == 4
-    assert plain["disagreements"] == ["t-1"]
+    assert plain["disagreements"] == ["h-1"]
 
 
 # -- comparison ------------------------------------------------------------------------
@@ -357,7 +339,7 @@ def test_a_judge_that_fixes_many_is_ahead():
     assert result.first.value == 20 / 32
     assert result.second.value == 1.0
     assert result.broken == ()
-    assert result.fixed == tuple(f"t-{i}" for i in range(12))
+    assert result.fixed == tuple(f"h-{n}" for n in range(12))
     assert result.difference.value == pytest.approx(12 / 32)
     assert compare(after, before).verdict == "behind"
     assert "the second judge is better, n = 32" in str(result)
@@ -422,16 +404,16 @@ def test_grouped_cases_are_compared_by_group(wrong, n, together, verdict):
 
 
 def test_labels_that_nobody_gave_and_large_numbers_are_counted():
-    three = review_feedback(said_of(1, 2, 3), ValueType.of("bool"))
+    three = review_feedback(true_of(1, 2, 3), ValueType.of("bool"))
     assert three.labels == {"true": 3, "false": 0}
-    large = [said(f"t-{n}", 1_000_000.0 + n) for n in range(9)]
+    large = [said(n, 1_000_000.0 + n) for n in range(9)]
     review = review_feedback(large, ValueType.of("float:0..2000000"))
     assert len(review.labels) == 9
 
 
 @pytest.mark.parametrize(("other", "conflicts"), [(0.71, 0), (0.95, 1)])
 def test_numbers_within_the_tolerance_of_the_scale_are_no_conflict(other, conflicts):
-    rows = [said("t-1", 0.70), said("t-1", other, "ben")]
+    rows = [said(1, 0.70), said(1, other, "ben")]
     review = review_feedback(rows, ValueType.of("float:0..1"))
     assert len(review.conflicts) == conflicts
 
@@ -440,7 +422,7 @@ def test_of_people_on_a_scale_it_matters_how_far_they_are_apart():
     rows = []
     for source, scores in {"ana": (1, 5, 2, 4), "ben": (1, 5, 2, 5)}.items():
         for n, label in enumerate(scores):
-            rows.append(said(f"t-{n}", label, source))
+            rows.append(said(n, label, source))
     alpha = review_feedback(rows, ValueType.of("int:1..5")).alpha
     assert alpha is not None
     assert 0.9 < alpha < 1
