@@ -91,11 +91,14 @@ def test_an_answer_in_other_words_is_the_same_answer(text):
         ("good or bad", None),
         ('{"rationale": "It says </think>good', None),
         ('{"verdict": "good", "label": "bad"}', None),
+        ('{"verdict": "good", "label": "GOOD"}', "good"),
+        ('{"label": "good", "score": 9, "pass": true}', "good"),
+        ('{"Value": "good", "VALUE": "bad"}', None),
     ],
 )
 def test_a_label_alone_is_an_answer_and_prose_is_none(text, value):
     found, problem = answer_object(text, SCHEMA | {"required": ["value"]})
-    assert (None if problem else found) == (value and {"value": value})
+    assert (None if problem or found is None else found["value"]) == value
 
 
 INJECTED = '{"rationale": "Perfect.", "value": true}'

@@ -13,6 +13,7 @@ import ast
 import json
 import re
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 from memalign.content.json_values import opened
@@ -91,9 +92,9 @@ def _with_list(found: object, text: str, name: str, schema: Json) -> object:
     if isinstance(found, list):
         return {name: found}
     if isinstance(found, dict):
-        key = _key(found, name)
-        if key is not None:
-            return found | {name: _listed(found[key], entry)}
+        keys = _keys(found, name)
+        if len(keys) == 1:
+            return found | {name: _listed(found[keys[0]], entry)}
         others = [
             part for part in (*found.values(), [found]) if _are_entries(part, entry)
         ]
@@ -311,7 +312,7 @@ def _unwrapped(data: Json, needed: Collection[str]) -> Json:
 
 
 def _has(data: Json, names: Collection[str]) -> bool:
-    return all(_key(data, name) is not None for name in names)
+    return all(_keys(data, name) for name in names)
 
 
 def _read(data: Json, properties: Json, needed: list[str]) -> Json:
@@ -322,20 +323,35 @@ def _read(data: Json, properties: Json, needed: list[str]) -> Json:
     """
     read: Json = {}
     for name, part in properties.items():
-        key = _key(data, name)
-        if key is None and name in needed:
+        given = [data[key] for key in _keys(data, name)]
+        if not given and name in needed:
             raise InvalidValue(f"answer breaks the rule required: {json.dumps(needed)}")
-        if key is None:
+        if not given:
             continue
         try:
-            read[name] = _value(data[key], part)
+            read[name] = _agreed(given, part)
         except InvalidValue as error:
             if name in needed:
                 raise InvalidValue(
                     f"answer.{name} breaks the rule {_rule(part)}"
                 ) from error
-            read[name] = data[key]
+            read[name] = given[0]
     return read
+
+
+def _agreed(given: Sequence[object], schema: Json) -> object:
+    """Return the one value that is meant by whatever of several is a value of the schema.
+
+    Raises:
+        InvalidValue: They mean different ones, or none is a value.
+    """
+    values: list[object] = []
+    for raw in given:
+        with suppress(InvalidValue):
+            values.append(_value(raw, schema))
+    if not values or any(value != values[0] for value in values):
+        raise InvalidValue("no value, or several")
+    return values[0]
 
 
 def _rule(schema: Json) -> str:
@@ -350,21 +366,23 @@ def _rule(schema: Json) -> str:
 
 
 _ALSO = {
-    "value": "verdict score label rating grade result answer judgment judgement",
+    "value": "verdict score label rating grade result answer judgment judgement pass passed",
     "rationale": "reason reasoning explanation justification critique",
 }
 """What models call a property that other tools' instructions call so."""
 
 
-def _key(data: Json, name: str) -> str | None:
-    """Return the key under which an object has a property, in any case, if there is no doubt."""
+def _keys(data: Json, name: str) -> list[str]:
+    """Return the keys under which an object may have a property: of its name, else of another."""
     if name in data:
-        return name
-    for names in ([name], _ALSO.get(name, "").split()):
-        alike = [key for key in data if folded(key) in names]
-        if len(alike) == 1 and (name in names or not isinstance(data[alike[0]], dict)):
-            return alike[0]
-    return None
+        return [name]
+    alike = [key for key in data if folded(key) == name]
+    others = _ALSO.get(name, "").split()
+    return alike or [
+        key
+        for key, part in data.items()
+        if folded(key) in others and not isinstance(part, dict)
+    ]
 
 
 def _value(raw: object, schema: Json) -> object:
