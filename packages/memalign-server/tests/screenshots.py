@@ -1,8 +1,11 @@
-"""The documentation's pictures of the screens, of an invented bicycle shop whose replies are judged.
+"""The documentation's pictures of the screens, of an invented bicycle shop whose replies are
+judged.
 
-    python packages/memalign-server/tests/screenshots.py [FOLDER]     into docs/images/server, or to be looked at first
+    python packages/memalign-server/tests/screenshots.py [FOLDER]
 
-It needs Chromium and Pillow, and the folders of `pythonpath` in pyproject.toml on PYTHONPATH. A scripted model answers.
+They go into docs/images/server, or into a folder to be looked at first. It needs Chromium and
+Pillow, and the folders of `pythonpath` in pyproject.toml on PYTHONPATH. A scripted model
+answers.
 """
 
 from __future__ import annotations
@@ -30,7 +33,10 @@ if TYPE_CHECKING:
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "images" / "server"
 WIDE = {"width": 1280, "height": 800}
 NARROW = {"width": 390, "height": 844}
-QUESTION = "Is this support reply good enough to send?\n\nCustomer: {{ inputs }}\nReply: {{ outputs }}"
+QUESTION = (
+    "Is this support reply good enough to send?\n\n"
+    "Customer: {{ inputs }}\nReply: {{ outputs }}"
+)
 ANSWERED = 49
 """Of the cases Ana has answered so many."""
 RULES = {
@@ -38,26 +44,50 @@ RULES = {
     "free repair": "A reply never says that a repair is free or covered.",
     "working days": "A delivery time is given in working days.",
 }
-FAULTS = ("a deep scratch on the frame", "a brake that rubs", "a bent rear wheel", "a motor that cuts out on hills",
-          "a torn saddle", "a dead battery", "a loose crank", "a stuck gear")  # fmt: skip
+FAULTS = (
+    "a deep scratch on the frame",
+    "a brake that rubs",
+    "a bent rear wheel",
+    "a motor that cuts out on hills",
+    "a torn saddle",
+    "a dead battery",
+    "a loose crank",
+    "a stuck gear",
+)
 # What is asked, a reply that may go out, one that may not, and why.
 REPLIES = [
-    ("My Halden arrived on Monday with {fault}. I would rather send it back. When do I get my 1,890 back?",
-     "I am sorry about {fault}.\n\nWe collect your Halden tomorrow, and the full 1,890 is on your card by Wednesday 11 June.\n\nJonas, Halden support",
-     "Thank you for writing, and I am very sorry about {fault}.\n\nI have arranged a collection for your Halden. As soon as our workshop has looked at the bike, we will refund the full amount to your card. This should not take long.\n\nHave a good holiday. Jonas, Halden support",
-     "It says “not long”. Someone waiting for a refund needs a day."),
-    ("After eleven months my Halden has {fault}. What does a repair cost me?",
-     "I am sorry about {fault}.\n\nWhether the guarantee covers it, the workshop decides once it has seen the bike. You hear from it by Friday 20 June.",
-     "I am sorry about {fault}. Eleven months is within the guarantee, so the repair is free.\n\nPlease bring your Halden to any of our shops.",
-     "We cannot promise a free repair. The workshop decides that."),
-    ("You promised a spare part because of {fault}. When does it come?",
-     "It left us this morning and is with you within three working days.",
-     "It left us this morning and is with you in three days.",
-     "“Three days” means Saturday to a customer. Say working days."),
-    ("Can I ride my Halden to the shop with {fault}?",
-     "Please do not ride it. We collect it tomorrow, Tuesday 10 June, between 8 and 12.",
-     "", ""),
-]  # fmt: skip
+    (
+        "My Halden arrived on Monday with {fault}. I would rather send it back. "
+        "When do I get my 1,890 back?",
+        "I am sorry about {fault}.\n\nWe collect your Halden tomorrow, and the full 1,890 is "
+        "on your card by Wednesday 11 June.\n\nJonas, Halden support",
+        "Thank you for writing, and I am very sorry about {fault}.\n\nI have arranged a "
+        "collection for your Halden. As soon as our workshop has looked at the bike, we will "
+        "refund the full amount to your card. This should not take long.\n\nHave a good "
+        "holiday. Jonas, Halden support",
+        "It says “not long”. Someone waiting for a refund needs a day.",
+    ),
+    (
+        "After eleven months my Halden has {fault}. What does a repair cost me?",
+        "I am sorry about {fault}.\n\nWhether the guarantee covers it, the workshop decides "
+        "once it has seen the bike. You hear from it by Friday 20 June.",
+        "I am sorry about {fault}. Eleven months is within the guarantee, so the repair is "
+        "free.\n\nPlease bring your Halden to any of our shops.",
+        "We cannot promise a free repair. The workshop decides that.",
+    ),
+    (
+        "You promised a spare part because of {fault}. When does it come?",
+        "It left us this morning and is with you within three working days.",
+        "It left us this morning and is with you in three days.",
+        "“Three days” means Saturday to a customer. Say working days.",
+    ),
+    (
+        "Can I ride my Halden to the shop with {fault}?",
+        "Please do not ride it. We collect it tomorrow, Tuesday 10 June, between 8 and 12.",
+        "",
+        "",
+    ),
+]
 
 
 JUNE = """customer_message,agent_reply
@@ -101,7 +131,8 @@ def model(request: ChatRequest) -> dict[str, Any]:
 
 
 def cases(faults: Sequence[str]) -> dict[str, tuple[dict[str, str], bool, str]]:
-    """The shop's cases by their ids: each with its verdict, and the words of whoever turns it down."""
+    """The shop's cases by their ids: each with its verdict, and the words of whoever turns it
+    down."""
     made = {}
     for fault in faults:
         for number, (request, good, bad, why) in enumerate(REPLIES):
@@ -119,7 +150,8 @@ def cases(faults: Sequence[str]) -> dict[str, tuple[dict[str, str], bool, str]]:
 
 @contextmanager
 def shop(*, taught: bool) -> Iterator[tuple[str, str]]:
-    """The shop's server with Mira its owner, Ana and Ben; its address and its registry. Untaught, it has three cases."""
+    """The shop's server with Mira its owner, Ana and Ben; its address and its registry.
+    Untaught, it has three cases."""
     with tempfile.TemporaryDirectory() as folder:
         registry = world.opened(Path(folder), script=model)
         registry.create(world.judge("replies").replace(instructions=QUESTION))
@@ -155,7 +187,8 @@ def teach(
     people: dict[str, TestClient],
     answers: dict[str, tuple[dict[str, str], bool, str]],
 ) -> None:
-    """Ana answers in three sittings, after each of which she teaches; Ben differs about the repair."""
+    """Ana answers in three sittings, after each of which she teaches; Ben differs about the
+    repair."""
     explained = set[str]()
     for start, end in ((0, 16), (16, 32), (32, ANSWERED)):
         for name, (_, verdict, why) in [*answers.items()][start:end]:
@@ -170,7 +203,8 @@ def teach(
 
 
 def say(client: TestClient, case: str, verdict: bool, words: str) -> bool:
-    """Answer a case; say why where there are words and a field for them. Returns whether there were."""
+    """Answer a case; say why where there are words and a field for them. Returns whether
+    there were."""
     turned = reviewing.answer(
         client, case, judge="replies", value=str(verdict).lower()
     ).text
@@ -207,7 +241,8 @@ def shot(page: Page) -> Image.Image:
     """A picture once nothing on the page moves."""
     page.wait_for_load_state("load")
     page.evaluate(
-        "Promise.all(document.getAnimations().filter(a => !(a.timeline instanceof ScrollTimeline)).map(a => a.finished))"
+        """Promise.all(document.getAnimations()
+            .filter(a => !(a.timeline instanceof ScrollTimeline)).map(a => a.finished))"""
     )
     return Image.open(io.BytesIO(page.screenshot())).convert("RGB")
 
@@ -270,7 +305,8 @@ def pictures(chromium: Browser, to: Path) -> None:
 
 
 def loop(chromium: Browser, address: str, url: str, to: Path) -> None:
-    """The animated picture: three replies are turned down and explained, the judge is taught, and says what it learned."""
+    """The animated picture: three replies are turned down and explained, the judge is taught,
+    and says what it learned."""
     frames: list[Image.Image] = []
     times: list[int] = []
     size = {"width": 1000, "height": 680}

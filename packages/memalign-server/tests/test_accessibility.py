@@ -1,4 +1,5 @@
-"""Every page for everybody: axe in light and dark, wide and narrow; review by keyboard alone; nothing moves for who asks."""
+"""Every page for everybody: axe in light and dark, wide and narrow; review by keyboard alone;
+nothing moves for who asks."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ from server_support.browser import (
 from tests.support.rows import RawRow
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, Locator, Page
 
 pytestmark = pytest.mark.slow
 
@@ -32,22 +33,45 @@ SHAPES = [(scheme, width, 800) for scheme in ("light", "dark") for width in (390
 SHAPES.append(("dark", 320, 256))  # 1280 by 1024 at 400 percent
 SHEET = b"customer,reply\nWhere?,Soon.\nWhen?,Today.,x\n"
 PATHS = [
-    "/", "/judges", "/account", "/nowhere", "/judges/none/review", f"{REVIEW}?case=none", "/join/none",
-    REVIEW, LATE, f"{LATE}&front=true", "/judges/tone/teach", "/judges/tone/learned", "/judges/tone/learned?find=late", "/judges/tone/trust",
+    "/",
+    "/judges",
+    "/account",
+    "/nowhere",
+    "/judges/none/review",
+    f"{REVIEW}?case=none",
+    "/join/none",
+    REVIEW,
+    LATE,
+    f"{LATE}&front=true",
+    "/judges/tone/teach",
+    "/judges/tone/learned",
+    "/judges/tone/learned?find=late",
+    "/judges/tone/learned?take=G1",
+    "/judges/tone/learned?better=G1",
+    "/judges/tone/trust",
     "/judges/tone/cases",
-    "/judges/tone/learned?take=G1", "/judges/tone/learned?better=G1",
-    *(f"/judges/tone/setup?open={block}" for block in ("", "question", "cases", "experts", "erase")),
-]  # fmt: skip
+    "/judges/tone/setup?open=",
+    "/judges/tone/setup?open=question",
+    "/judges/tone/setup?open=cases",
+    "/judges/tone/setup?open=experts",
+    "/judges/tone/setup?open=erase",
+]
+CALL = {"id": "1", "function": {"name": "cancel", "arguments": "{}"}}
+FAILED = {"error": "already with the carrier"}
+TALK = [
+    {"role": "user", "content": "Cancel it."},
+    {"role": "assistant", "content": "Wait.", "tool_calls": [CALL]},
+    {"role": "tool", "tool_call_id": "1", "content": FAILED},
+]
+CODE = "SELECT count(*) FROM orders WHERE month = 6 -- June"
+JSON = '{"order": {"id": 3, "parts": [1, 2]}}'
+LONG = f"**Because.**\n\n{'It is so. ' * 600}\n\n| a | b |\n|---|---|\n| 1 | 2 |"
 CASES: list[RawRow] = [
-    {"id": "talk", "inputs": "Hi.", "outputs": "Hello.", "conversation": [
-        {"role": "user", "content": "Cancel it."},
-        {"role": "assistant", "content": "Wait.", "tool_calls": [{"id": "1", "function": {"name": "cancel", "arguments": "{}"}}]},
-        {"role": "tool", "tool_call_id": "1", "content": {"error": "already with the carrier"}},
-    ]},
-    {"id": "code", "inputs": "How many?", "outputs": "SELECT count(*) FROM orders WHERE month = 6 -- June"},
-    {"id": "json", "inputs": "Where?", "outputs": '{"order": {"id": 3, "parts": [1, 2]}}'},
-    {"id": "long", "inputs": "Why?", "outputs": "**Because.**\n\n" + "It is so. " * 600 + "\n\n| a | b |\n|---|---|\n| 1 | 2 |"},
-]  # fmt: skip
+    {"id": "talk", "inputs": "Hi.", "outputs": "Hello.", "conversation": TALK},
+    {"id": "code", "inputs": "How many?", "outputs": CODE},
+    {"id": "json", "inputs": "Where?", "outputs": JSON},
+    {"id": "long", "inputs": "Why?", "outputs": LONG},
+]
 
 
 @pytest.fixture
@@ -177,6 +201,13 @@ def test_nothing_moves_for_who_asks(chromium: Browser, address: str) -> None:
         assert page.evaluate(moving) == 0, path
 
 
+def top_of(element: Locator) -> float:
+    """How far below the window's upper edge an element begins; it is visible."""
+    box = element.bounding_box()
+    assert box is not None
+    return box["y"]
+
+
 def test_how_far_a_long_case_is_read_shows_at_the_foot(
     chromium: Browser, every_kind: str, address: str
 ) -> None:
@@ -188,8 +219,8 @@ def test_how_far_a_long_case_is_read_shows_at_the_foot(
     assert page.evaluate(width) == 0
     page.mouse.wheel(0, 1000)
     until(page, f"{width} > 10 && {width} < 390")
-    assert page.locator("button.verdict").first.bounding_box()["y"] > 600  # type: ignore[index]  # it is visible
-    assert page.locator("h1").bounding_box()["y"] >= 0  # type: ignore[index]  # the question stays too
+    assert top_of(page.locator("button.verdict").first) > 600
+    assert top_of(page.locator("h1")) >= 0, "the question stays too"
     page.evaluate("scrollTo(0, document.documentElement.scrollHeight)")
     until(page, f"{width} === 390")
 

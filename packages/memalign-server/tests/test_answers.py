@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, event, select, update
 
-from memalign import Example, ValueType
+from memalign import Example, Judge, ValueType
 from memalign.errors import InputError
 from memalign_server.pages.verdicts import question_of, scale_ends
 from memalign_server.people.service import Role, add_person
@@ -43,10 +43,10 @@ def tables(tmp_path: Path) -> Iterator[Connection]:
 
 
 def put_in(connection: Connection, n: int, name: str = "c") -> None:
-    rows = [
-        Example(id=f"{name}-{number:02}", inputs=f"{name} {number}", outputs="Hello.")
-        for number in range(n)
-    ]
+    rows = []
+    for number in range(n):
+        inputs = f"{name} {number}"
+        rows.append(Example(id=f"{name}-{number:02}", inputs=inputs, outputs="Hello."))
     add_cases(connection, JUDGE, rows)
 
 
@@ -75,15 +75,14 @@ def test_one_case_in_four_is_held_out_by_chance(
 ) -> None:
     draws(None)
     put_in(tables, 200, "d")
-    query = (
-        select(queue.c.held_out)
-        .where(queue.c.case_id.like("d-%"))
-        .order_by(queue.c.number)
-    )
-    drawn = tables.execute(query).scalars().all()
-    fours = [tuple(drawn[start : start + 4]) for start in range(0, 200, 4)]
-    assert {sum(four) for four in fours} == {1}
-    assert len(set(fours)) == 4  # every place of the four
+    new = select(queue.c.held_out).where(queue.c.case_id.like("d-%"))
+    drawn = tables.execute(new.order_by(queue.c.number)).scalars().all()
+    places = set[int]()
+    for start in range(0, 200, 4):
+        four = drawn[start : start + 4]
+        assert sum(four) == 1
+        places.add(four.index(1))
+    assert places == {0, 1, 2, 3}
 
 
 def test_a_case_that_is_held_out_comes_after_three_others(
@@ -96,7 +95,7 @@ def test_a_case_that_is_held_out_comes_after_three_others(
         (case,) = next_cases(tables, JUDGE, "ana", n=1)
         kinds.append(case.held_out)
         say(tables, "ana", case.case_id, None if len(kinds) % 5 == 0 else True)
-    assert [place for place, held_out in enumerate(kinds) if held_out] == [3, 7]
+    assert kinds == [0, 0, 0, 1, 0, 0, 0, 1, *[0] * 12]
     assert next_cases(tables, JUDGE, "ana", n=1) == []
     coming = next_cases(tables, JUDGE, "ben", n=5)
     assert [case.held_out for case in coming] == [0, 0, 0, 1, 0]
@@ -112,18 +111,19 @@ def test_an_answer_taken_over_loses_no_words_and_teaches_none(
         row = answer_of(tables, JUDGE, "ana", "c-00")
         return (row.value, row.rationale, row.blind_value, row.draft) if row else ()
 
-    disputes.take_over(
-        tables, JUDGE, "ana", "c-00", "ben", kind=YES_NO, revision=0
-    )  # he has said something else since
+    def take_over(person: str, revision: int) -> None:
+        disputes.take_over(
+            tables, JUDGE, person, "c-00", "ben", kind=YES_NO, revision=revision
+        )
+
+    take_over("ana", 0)  # he has said something else since
     assert own() == (False, "We cannot promise that.", False, None)
-    disputes.take_over(tables, JUDGE, "ana", "c-00", "ben", kind=YES_NO, revision=1)
+    take_over("ana", 1)
     say_drafts(tables, JUDGE, "ana", kind=YES_NO)  # as before a teaching
     assert own() == (True, None, False, "We cannot promise that.")
     say(tables, "cleo", "c-00")
     with pytest.raises(InputError, match="have not both answered this case"):
-        disputes.take_over(
-            tables, JUDGE, "cleo", "c-00", "ben", kind=YES_NO, revision=1
-        )
+        take_over("cleo", 1)
 
 
 def test_somebody_who_has_left_the_team_holds_nothing_up(tables: Connection) -> None:
@@ -137,13 +137,10 @@ def test_somebody_who_has_left_the_team_holds_nothing_up(tables: Connection) -> 
 
 
 def test_back_leads_through_the_cases_as_they_were_answered(tables: Connection) -> None:
-    for case, value in (
-        ("c-03", True),
-        ("c-01", None),
-        ("c-02", False),
-        ("c-03", False),
-    ):
-        say(tables, "ana", case, value)  # an answer that changes keeps its place
+    say(tables, "ana", "c-03", True)
+    say(tables, "ana", "c-01")
+    say(tables, "ana", "c-02", False)
+    say(tables, "ana", "c-03", False)  # an answer that changes keeps its place
     progress = progress_of(tables, JUDGE, "ana")
     way = list[tuple[str, int]]()
     at = None
@@ -151,65 +148,45 @@ def test_back_leads_through_the_cases_as_they_were_answered(tables: Connection) 
         way.append((at, position(tables, JUDGE, "ana", progress, at)))
     assert way == [("c-02", 3), ("c-01", 2), ("c-03", 1)]
     assert position(tables, JUDGE, "ana", progress) == 4
-    say(
-        tables, "ana", "c-01", True
-    )  # what was skipped and is answered now is the latest
+    # What was skipped and is answered now is the latest.
+    say(tables, "ana", "c-01", True)
     assert previous_case(tables, JUDGE, "ana") == "c-01"
 
 
 @pytest.mark.parametrize(
-    ("reading", "instructions", "words"),
+    ("instructions", "question"),
     [
-        (question_of, world.INSTRUCTIONS, "Is the reply warm and helpful?"),
-        (
-            question_of,
-            "You judge replies. Is this one good enough? {{ outputs }}",
-            "Is this one good enough?",
-        ),
-        (question_of, "Does {{ outputs }} help? Is it polite?", "Is it polite?"),
-        (
-            question_of,
-            "{{ inputs }}\n\nRate the reply.\n{{ outputs }}",
-            "Rate the reply.",
-        ),
-        (question_of, "Rate {{ outputs }}", JUDGE),
-        (
-            question_of,
-            "Score the reply from 1 to 10: {{ outputs }}",
-            "Score the reply from 1 to 10",
-        ),
-        (question_of, "Score the reply. It is {{ outputs }}", "Score the reply."),
-        (
-            scale_ends,
-            "How warm is it? 1 = cold, 5 = warm.\n{{ outputs }}",
-            ("cold", "warm"),
-        ),
-        (
-            scale_ends,
-            "Rate from 1 (very cold) to 5 (very warm).\n{{ outputs }}",
-            ("very cold", "very warm"),
-        ),
-        (
-            scale_ends,
-            "How warm is it? 1 is cold and 5 is warm\n{{ outputs }}",
-            ("cold", "warm"),
-        ),
-        (scale_ends, "1: cold\n3: neutral\n5: warm\n{{ outputs }}", ("cold", "warm")),
-        (scale_ends, "Rate from 1 to 5, where 5 is best.\n{{ outputs }}", None),
-        (scale_ends, "Rate 1-5.\n{{ outputs }}", None),
+        (world.INSTRUCTIONS, "Is the reply warm and helpful?"),
+        ("You judge replies. Is this one fine? {{ outputs }}", "Is this one fine?"),
+        ("Does {{ outputs }} help? Is it polite?", "Is it polite?"),
+        ("{{ inputs }}\n\nRate the reply.\n{{ outputs }}", "Rate the reply."),
+        ("Rate {{ outputs }}", JUDGE),
+        ("Score it from 1 to 10: {{ outputs }}", "Score it from 1 to 10"),
+        ("Score the reply. It is {{ outputs }}", "Score the reply."),
     ],
 )
-def test_the_question_and_the_ends_of_a_scale_are_read(
-    reading: Any, instructions: str, words: Any
-) -> None:
-    assert (
-        reading(
-            world.judge(JUDGE).replace(
-                instructions=instructions, feedback_value_type="int:1..5"
-            )
-        )
-        == words
-    )
+def test_the_question_is_read(instructions: str, question: str) -> None:
+    assert question_of(rating(instructions)) == question
+
+
+@pytest.mark.parametrize(
+    ("scale", "ends"),
+    [
+        ("How warm is it? 1 = cold, 5 = warm.", ("cold", "warm")),
+        ("Rate from 1 (very cold) to 5 (very warm).", ("very cold", "very warm")),
+        ("How warm is it? 1 is cold and 5 is warm", ("cold", "warm")),
+        ("1: cold\n3: neutral\n5: warm", ("cold", "warm")),
+        ("Rate from 1 to 5, where 5 is best.", None),
+        ("Rate 1-5.", None),
+    ],
+)
+def test_the_ends_of_a_scale_are_read(scale: str, ends: tuple[str, str] | None) -> None:
+    assert scale_ends(rating(f"{scale}\n{{{{ outputs }}}}")) == ends
+
+
+def rating(instructions: str) -> Judge:
+    changes: Any = {"instructions": instructions, "feedback_value_type": "int:1..5"}
+    return world.judge(JUDGE).replace(**changes)
 
 
 @pytest.mark.parametrize("chosen", [(), ("ana",), ("ana", "ben")])
@@ -219,32 +196,25 @@ def test_the_first_of_many_differences_is_found_without_reading_all(
     put_in(tables, 60, "d")
     differ(tables, *(f"d-{number:02}" for number in range(60)))
     for person in chosen:
-        tables.execute(
-            update(reviews)
-            .where(reviews.c.person == person)
-            .values(kept_revision=reviews.c.revision)
-        )
+        own = update(reviews).where(reviews.c.person == person)
+        tables.execute(own.values(kept_revision=reviews.c.revision))
     sizes: list[int] = []
 
     @event.listens_for(tables, "before_cursor_execute")
-    def note(
-        _connection: Any, _cursor: Any, _statement: str, parameters: Any, *_: Any
-    ) -> None:
-        sizes.append(len(parameters))
+    def note(*arguments: Any) -> None:
+        sizes.append(len(arguments[3]))  # its values
 
-    rows = (
-        disputes.difference(tables, JUDGE, "ben", kind=YES_NO),
-        disputes.open_settlement(tables, JUDGE, kind=YES_NO),
-    )
-    assert [row.case.case_id for row in rows if row is not None] == ["d-00"]
+    found: Any = disputes.difference(tables, JUDGE, "ben", kind=YES_NO)
+    settles: Any = disputes.open_settlement(tables, JUDGE, kind=YES_NO)
+    assert (found or settles).case.case_id == "d-00"
     assert max(sizes) < 40, "values of one statement"
     assert len(sizes) < 8, "statements"
 
 
 def differ(connection: Connection, *cases: str) -> None:
     for case in cases:
-        for person, value in (("ana", False), ("ben", True)):
-            say(connection, person, case, value)
+        say(connection, "ana", case, False)
+        say(connection, "ben", case, True)
 
 
 @pytest.mark.parametrize(
@@ -265,11 +235,8 @@ def test_what_an_owner_settles_is_taught_until_an_answer_opens_it_again(
     differ(tables, "c-00")
     disputes.settle(tables, JUDGE, "c-00", holder, by="olga")
     say(tables, person, "c-00", value, "More words.")
-    taught = [pair.answer for pair in lessons(tables, JUDGE)]
-    assert (
-        sorted(answer.person for answer in taught if answer.case_id == "c-00")
-        == teaches
-    )
+    taught = [pair.answer.person for pair in lessons(tables, JUDGE)]
+    assert sorted(taught) == teaches
 
 
 def waiting(connection: Connection, person: str) -> list[str]:
@@ -281,11 +248,8 @@ def waiting(connection: Connection, person: str) -> list[str]:
 def test_only_what_everybody_keeps_goes_to_an_owner(tables: Connection) -> None:
     differ(tables, "c-00")
     say(tables, "cleo", "c-00", True)
-    for person, others in (
-        ("ana", ["ben", "cleo"]),
-        ("ben", ["ana"]),
-        ("cleo", ["ana"]),
-    ):
+    differing = {"ana": ["ben", "cleo"], "ben": ["ana"], "cleo": ["ana"]}
+    for person, others in differing.items():
         assert disputes.open_settlement(tables, JUDGE, kind=YES_NO) is None
         assert waiting(tables, person) == others
         disputes.keep_answer(tables, JUDGE, person, "c-00")
@@ -296,11 +260,8 @@ def test_only_what_everybody_keeps_goes_to_an_owner(tables: Connection) -> None:
     assert [answer.person for answer in row.answers] == ["ana", "ben", "cleo"]
     say(tables, "cleo", "c-00", False)  # Ben has kept his once, and is not asked again
     assert disputes.open_settlement(tables, JUDGE, kind=YES_NO) is None
-    assert [waiting(tables, person) for person in ("ana", "ben", "cleo")] == [
-        [],
-        [],
-        ["ben"],
-    ]
+    assert waiting(tables, "ana") == waiting(tables, "ben") == []
+    assert waiting(tables, "cleo") == ["ben"]
     disputes.keep_answer(tables, JUDGE, "cleo", "c-00")
     assert disputes.open_settlement(tables, JUDGE, kind=YES_NO) is not None
 
@@ -320,7 +281,6 @@ def test_what_is_in_question_no_more_hides_no_other_difference(
     tables: Connection,
 ) -> None:
     differ(tables, "c-00", "c-01")
-    tables.execute(
-        reviews.delete().where(reviews.c.person == "ben", reviews.c.case_id == "c-00")
-    )
+    of_ben = reviews.c.person == "ben"
+    tables.execute(reviews.delete().where(of_ben, reviews.c.case_id == "c-00"))
     assert waiting(tables, "ana") == ["ben"]

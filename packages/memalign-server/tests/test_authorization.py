@@ -17,9 +17,14 @@ if TYPE_CHECKING:
     from starlette.types import Message, Scope
 
 DOORS = {
-    "GET /sign-in", "POST /sign-out", "GET /join/{secret}", "POST /join/{secret}", "GET /openid/start",
-    "GET /openid/callback", "GET /health",
-}  # fmt: skip
+    "GET /sign-in",
+    "POST /sign-out",
+    "GET /join/{secret}",
+    "POST /join/{secret}",
+    "GET /openid/start",
+    "GET /openid/callback",
+    "GET /health",
+}
 """What is open to strangers."""
 BY_REVIEWERS = {
     "POST /language", "POST /judges/{judge}/review", "POST /judges/{judge}/review/differ",
@@ -35,7 +40,8 @@ BY_REVIEWERS = {
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[world.Shared]:
-    """One server for all cells: what a cell changes, such as the token of programs, no other cell needs."""
+    """One server for all cells: what a cell changes, such as the token of programs, no other
+    cell needs."""
     with world.shared_server(tmp_path_factory.mktemp("matrix")) as made:
         yield made
 
@@ -51,7 +57,8 @@ def clients(site: world.Shared) -> dict[str, TestClient]:
 
 
 def access_by_route(app: Any) -> dict[str, str]:
-    """Every route of the application, by its method and path: for `anybody`, the `team` or an `owner`."""
+    """Every route of the application, by its method and path: for `anybody`, the `team` or an
+    `owner`."""
     access: dict[str, str] = {}
     for route in (
         app.routes
@@ -148,10 +155,16 @@ def test_no_byte_of_nobodys_body_is_read(
 
     headers = {"host": "127.0.0.1", "content-type": form, "content-length": "1000000"}
     scope: Scope = {
-        "type": "http", "http_version": "1.1", "method": "POST", "scheme": "http", "path": path, "query_string": b"",
+        "type": "http",
+        "http_version": "1.1",
+        "method": "POST",
+        "scheme": "http",
+        "path": path,
+        "query_string": b"",
         "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
-        "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 8321),
-    }  # fmt: skip
+        "client": ("127.0.0.1", 1),
+        "server": ("127.0.0.1", 8321),
+    }
     asyncio.run(site.app(scope, receive, send))
     assert statuses == [401]
 

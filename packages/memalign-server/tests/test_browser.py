@@ -8,14 +8,23 @@ import pytest
 
 from memalign_server.people.service import Role
 from server_support import world
-from server_support.browser import REVIEW, answered, enter, opened, until, wait_for
+from server_support.browser import (
+    REVIEW,
+    SETUP,
+    answered,
+    enter,
+    hold_back,
+    opened,
+    until,
+    wait_for,
+)
+from server_support.reviewing import shows
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from playwright.sync_api import Browser, Page, Route
+    from playwright.sync_api import Browser, Page
 
-SETUP = "/judges/tone/setup?open="
 RULE = "A reply must show sympathy before facts"
 
 
@@ -35,9 +44,8 @@ def test_an_experts_first_day(
     requested: list[str] = []
     page.on("request", lambda request: requested.append(request.url))
     enter(page, url, "ana")
-    page.wait_for_selector(
-        "h1:has-text('Is the reply warm and helpful?')"
-    )  # the one judge's next case
+    # The one judge's next case.
+    page.wait_for_selector("h1:has-text('Is the reply warm and helpful?')")
     assert page.locator("nav a").all_inner_texts() == ["Review", "Learned", "Trust"]
     assert "Case 1 of 5" in page.inner_text("main")
     assert "It answers the question." not in page.content()
@@ -58,7 +66,8 @@ def test_an_experts_first_day(
 
 
 def she_explains_three(page: Page, words: list[str]) -> None:
-    """Put off the question whether to teach; be not sure of one of the last two, and skip the other."""
+    """Put off the question whether to teach; be not sure of one of the last two, and skip the
+    other."""
     page.goto(REVIEW)
     for comment in words:
         answered(page, "n")
@@ -90,13 +99,9 @@ def she_sees_what_became_of_her_words(page: Page, words: list[str]) -> None:
     page.wait_for_selector("h1:has-text('What the judge learned from you')")
     rows = page.locator("article")
     assert rows.count() == 3
-    first = rows.first.inner_text()
-    assert [text for text in (words[2], RULE, "1 of 1") if text not in first] == [], (
-        first
-    )
-    assert page.locator(".main-button").count() == 1, (
-        "that of the first sentence which she has not confirmed"
-    )
+    shows(rows.first.inner_text(), words[2], RULE, "1 of 1")
+    # That of the first sentence which she has not confirmed.
+    assert page.locator(".main-button").count() == 1
 
 
 def she_has_the_last_word(page: Page, words: list[str]) -> None:
@@ -112,22 +117,15 @@ def she_has_the_last_word(page: Page, words: list[str]) -> None:
     page.wait_for_selector("text=/Tried on . cases you answered/")
     page.click("text=Keep my wording")
     page.wait_for_selector("text=The sentence is yours")
-    page.wait_for_selector(
-        "[data-poll*='/jobs/']", state="detached"
-    )  # loaded again once it is judged again
+    # Loaded again once it is judged again.
+    page.wait_for_selector("[data-poll*='/jobs/']", state="detached")
     rows.nth(2).get_by_role("link", name="Take back my words").click()
-    page.wait_for_selector(
-        "text=1 sentence goes, or is written again from what remains:"
-    )
+    going = "text=1 sentence goes, or is written again from what remains:"
+    page.wait_for_selector(going)
     page.get_by_role("button", name="Take back", exact=True).click()
     page.wait_for_selector("text=Taken back.")
-    assert [
-        text in page.inner_text("main")
-        for text in (words[0], "Say sorry, and mean it.")
-    ] == [
-        False,
-        True,
-    ]
+    assert words[0] not in page.inner_text("main")
+    assert "Say sorry, and mean it." in page.inner_text("main")
 
 
 def test_a_time_is_in_the_readers_zone_and_language(
@@ -164,25 +162,8 @@ def test_a_customer_is_found_everywhere_and_erased(page: Page) -> None:
     page.reload()
     assert page.input_value("#reference") == "DSR 118"
     page.emulate_media(media="print")
-    assert [page.is_visible(what) for what in ("nav", "text=Save as PDF")] == [
-        False,
-        False,
-    ]
-
-
-def test_a_file_is_shown_and_added(page: Page, tmp_path: Path) -> None:
-    file = tmp_path / "june.csv"
-    file.write_text(
-        "who;what;answer\nAna;Where is it?;On its way.\nBen;Why so late?;We are sorry.\n"
-    )
-    page.goto(f"{SETUP}cases")
-    page.set_input_files("input[type=file]", file)
-    page.select_option("select >> nth=1", "answer")
-    page.wait_for_selector("td:has-text('On its way.')")
-    page.select_option("select >> nth=0", "what")
-    page.wait_for_selector("td:has-text('Where is it?')")
-    page.click("text=Add 2 cases")
-    page.wait_for_selector("text=2 new")
+    assert page.is_hidden("nav")
+    assert page.is_hidden("text=Save as PDF")
 
 
 def test_taking_a_batch_out_leaves_its_time_on_one_line(page: Page) -> None:
@@ -207,8 +188,7 @@ def test_a_button_pressed_while_an_answer_is_on_its_way_is_marked_and_pressed_th
     page.goto(f"{SETUP}cases")
     page.set_input_files("input[type=file]", file)
     page.wait_for_selector("text=Add 1 case")
-    held: list[Route] = []
-    page.route("**/setup/cases", lambda route: held.append(route), times=1)  # noqa: PLW0108  # it is marked
+    held = hold_back(page, "**/setup/cases")
     page.select_option("select >> nth=0", "answer")
     page.select_option("select >> nth=0", "question")
     page.click("text=Add 1 case")
@@ -231,24 +211,36 @@ def test_a_plain_sentence_of_the_server_is_shown(page: Page) -> None:
     page.wait_for_selector(f".fault:has-text('{sentence}')")
 
 
-def test_a_column_chosen_while_another_is_on_its_way_is_taken(
+SHEET = """who;what;answer
+Ana;Where is it?;On its way.
+Ben;Why so late?;We are sorry.
+"""
+
+
+def test_a_column_chosen_while_another_is_on_its_way_is_taken_and_the_file_is_added(
     page: Page, tmp_path: Path
 ) -> None:
     file = tmp_path / "june.csv"
-    file.write_text(
-        "who;what;answer\nAna;Where is it?;On its way.\nBen;Why so late?;We are sorry.\n"
-    )
+    file.write_text(SHEET)
     page.goto(f"{SETUP}cases")
     page.set_input_files("input[type=file]", file)
     page.wait_for_selector("select >> nth=1")
-    held: list[Route] = []
-    page.route("**/setup/cases", lambda route: held.append(route), times=1)  # noqa: PLW0108  # it is marked
+    held = hold_back(page, "**/setup/cases")
     page.select_option("select >> nth=1", "answer")
     wait_for(page, lambda: bool(held))
     page.select_option("select >> nth=0", "what")
     held[0].continue_()
     page.wait_for_selector("td:has-text('Where is it?')")
     page.wait_for_selector("td:has-text('On its way.')")
+    page.click("text=Add 2 cases")
+    page.wait_for_selector("text=2 new")
+
+
+WITHOUT_CLIPBOARD = """{
+    const own = navigator.clipboard;
+    window.pasted = () => own.readText();
+    Object.defineProperty(navigator, 'clipboard', { value: undefined });
+}"""
 
 
 @pytest.mark.parametrize("tls", [True, False])
@@ -257,8 +249,7 @@ def test_an_invitation_is_copied_with_tls_and_without(
 ) -> None:
     page = opened(chromium, address, permissions=["clipboard-read", "clipboard-write"])
     if not tls:  # a page without it has no clipboard of its own
-        page.add_init_script("{ const own = navigator.clipboard; window.pasted = () => own.readText();"
-                             " Object.defineProperty(navigator, 'clipboard', { value: undefined }); }")  # fmt: skip
+        page.add_init_script(WITHOUT_CLIPBOARD)
     enter(page, url, "olga", f"{SETUP}experts")
     page.fill("input[name=name]", "Carla")
     page.click("text=Make a link")

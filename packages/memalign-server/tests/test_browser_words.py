@@ -1,4 +1,5 @@
-"""What a person chooses and types, in a real Chromium: kept under their name whatever happens, and nobody else's."""
+"""What a person chooses and types, in a real Chromium: kept under their name whatever
+happens, and nobody else's."""
 
 from __future__ import annotations
 
@@ -6,17 +7,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from sqlalchemy import select
 
 from memalign.types import Example
 from memalign_server.store import Store
 from memalign_server.store.cases import add_cases
-from memalign_server.store.tables import queue, reviews
+from memalign_server.store.tables import queue
 from server_support import browser, world
 from server_support.browser import (
     LATE,
     REVIEW,
     answered,
+    answers_in,
     enter,
     next_case,
     opened,
@@ -61,13 +62,6 @@ def has_words(page: Page, words: str = WORDS) -> None:
     until(page, f"document.querySelector({FIELD!r})?.value === {words!r}")
 
 
-def rows(url: str) -> dict[tuple[str, str], Any]:
-    """The answers that the server has, by case and person."""
-    with Store(url).read() as connection:
-        query = connection.execute(select(reviews).where(reviews.c.state != "undone"))
-        return {(row.case_id, row.person): row for row in query}
-
-
 @pytest.fixture
 def people(url: str) -> str:
     """The registry with a team of two."""
@@ -90,7 +84,7 @@ def test_words_are_there_again_on_any_machine_and_for_nobody_else(
     ben.goto("/judges/tone/teach")
     ben.click("button:has-text('Teach it')")
     ben.wait_for_url("**/learned**")
-    assert rows(people)["late", "ana"].rationale is None, (
+    assert answers_in(people)["late", "ana"].rationale is None, (
         "nobody's unfinished words are taught"
     )
     ana.reload()
@@ -118,7 +112,7 @@ def test_words_are_sent_when_the_page_is_left_at_once(page: Page, url: str) -> N
         written = f"{WORDS} {place}"
 
         def saved(written: str = written) -> bool:
-            return bool(rows(url)["late", "local"].rationale == written)
+            return bool(answers_in(url)["late", "local"].rationale == written)
 
         wait_for(page, saved)
     page.goto(LATE)
@@ -129,14 +123,16 @@ def test_words_are_sent_when_the_page_is_left_at_once(page: Page, url: str) -> N
     page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
     wait_for(
         page,
-        lambda: rows(url)["late", "local"].rationale == f"{WORDS} 2 Or rather not.",
+        lambda: (
+            answers_in(url)["late", "local"].rationale == f"{WORDS} 2 Or rather not."
+        ),
     )
     until(page, NOTHING_UNSAVED)
     page.fill(FIELD, WORDS)  # what is shortened after a look elsewhere stays short
     words_saved(page)
     has_words(page)
     next_case(page)
-    assert rows(url)["late", "local"].rationale == WORDS
+    assert answers_in(url)["late", "local"].rationale == WORDS
 
 
 def test_words_go_with_their_answer_through_next_and_back(page: Page, url: str) -> None:
@@ -154,7 +150,7 @@ def test_words_go_with_their_answer_through_next_and_back(page: Page, url: str) 
     page.keyboard.type("k")
     words_saved(page)
     has_words(page, words := "yes, y 1 2\nk")
-    assert {name: row.value for name, row in rows(url).items()} == {
+    assert {name: row.value for name, row in answers_in(url).items()} == {
         ("late", "local"): False
     }, "no key is a verdict"
     page.click("button:has-text('Back')")
@@ -163,9 +159,9 @@ def test_words_go_with_their_answer_through_next_and_back(page: Page, url: str) 
     answered(page, "y")
     has_words(page, words)
     hold_down(page, "Enter", "#foot:not(.back)")
-    assert [(row.state, row.value, row.rationale) for row in rows(url).values()] == [
-        ("answered", True, words)
-    ]
+    assert [
+        (row.state, row.value, row.rationale) for row in answers_in(url).values()
+    ] == [("answered", True, words)]
     assert "Case 2 of 5" in page.inner_text("main")
     page.go_back()
     has_words(page, words)
@@ -175,7 +171,7 @@ def test_words_go_with_their_answer_through_next_and_back(page: Page, url: str) 
         "text=your words have 50500 characters; keep them under 50000"
     )
     assert len(page.input_value(FIELD)) == 50_500
-    assert rows(url)["late", "local"].rationale == words
+    assert answers_in(url)["late", "local"].rationale == words
     with Store(url).write() as connection:
         connection.execute(queue.delete().where(queue.c.case_id == "late"))
     type_words(page)
@@ -207,7 +203,7 @@ def test_an_answer_in_words_waits_in_its_tab_until_it_is_saved(
     until(page, f"document.querySelector({ANSWER!r})?.value === ''")
     page.go_back()
     until(page, f"document.querySelector({ANSWER!r})?.value === 'Warm'")
-    assert [row.state for row in rows(url).values()] == ["skipped"], (
+    assert [row.state for row in answers_in(url).values()] == ["skipped"], (
         "nothing saves it but the person"
     )
     page.click("button:has-text('Save')")
@@ -344,8 +340,8 @@ def test_what_is_refused_says_so_and_is_kept(page: Page, url: str) -> None:
         page.reload()
         has_words(page)
         until(page, NOTHING_UNSAVED)
-    assert {row.rationale or row.draft for row in rows(url).values()} == {WORDS}
-    assert {row.value for row in rows(url).values()} == {False}
+    assert {row.rationale or row.draft for row in answers_in(url).values()} == {WORDS}
+    assert {row.value for row in answers_in(url).values()} == {False}
 
 
 REFUSALS = {
@@ -382,8 +378,10 @@ def test_answers_are_never_somebody_elses(page: Page, people: str) -> None:
         page.wait_for_timeout(50)
     page.goto(REVIEW)
     assert "Case 1 of " in page.inner_text("main")
-    assert rows(people).keys() == {("late", "ana"), ("twice", "ana")}
+    assert answers_in(people).keys() == {("late", "ana"), ("twice", "ana")}
     sign_out(page)
     enter(page, people, "ana", f"{REVIEW}?case=lamp")
     page.wait_for_selector(".foot.back")
-    assert rows(people).keys() == {(case, "ana") for case in ("late", "twice", "lamp")}
+    assert answers_in(people).keys() == {
+        (case, "ana") for case in ("late", "twice", "lamp")
+    }

@@ -15,7 +15,7 @@ from memalign import Example
 from memalign_server.pages.content import Block, blocks_of, label_of
 from memalign_server.pages.verdicts import question_of
 from server_support import world
-from server_support.reviewing import answer, put_in
+from server_support.reviewing import answer, expect, put_in
 
 if TYPE_CHECKING:
     from fastapi.testclient import TestClient
@@ -55,18 +55,23 @@ class Tags(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
         for name, value in attrs:
-            away = name in ("href", "src", "action", "formaction") and not (
-                value or ""
-            ).startswith(("/", "#"))
+            goes = name in ("href", "src", "action", "formaction")
+            away = goes and not str(value).startswith(("/", "#"))
             if name.startswith("on") or name == "style" or away:
                 self.active.append(f"{tag} {name}={value}")
 
 
 def cut(content: dict[str, Any], kind: str = "bool") -> list[Block]:
+    instructions = "Is it good?\nQuestion: {{ inputs }}"
     judge = world.judge("tone").replace(
-        instructions="Is it good?\nQuestion: {{ inputs }}", feedback_value_type=kind
+        instructions=instructions, feedback_value_type=kind
     )
     return blocks_of(Example(id="x", **content), judge)
+
+
+def labelled(blocks: list[Block]) -> list[tuple[str, str]]:
+    """What is above each block, and what is in it."""
+    return [(block.label, str(block.html)) for block in blocks]
 
 
 def only(content: dict[str, Any]) -> Block:
@@ -75,29 +80,29 @@ def only(content: dict[str, Any]) -> Block:
 
 
 def test_hostile_cases_are_inert_on_every_page(local: TestClient) -> None:
-    cases = {f"x-{n} {text[:40]!r}": text for n, text in enumerate(HOSTILE)}
-    rows = [
-        {"id": id, "inputs": text, "outputs": {"a": text, text[:50]: [text]}}
-        for id, text in cases.items()
-    ]
+    rows = []
+    for n, text in enumerate(HOSTILE):
+        outputs = {"a": text, text[:50]: [text]}
+        rows.append({"id": f"x-{n} {text[:40]!r}", "inputs": text, "outputs": outputs})
     put_in(local, rows)
     for page in ("review", "learned", "trust", "setup"):
         parsed = Tags(local.get(f"/judges/tone/{page}").text)
-        assert (parsed.active, parsed.tags.count("script")) == ([], 1)  # ours
-        assert not {"img", "svg", "iframe", "object"} & set(parsed.tags)
-    for id, text in cases.items():
-        page = answer(local, id, value="true", rationale=text)
-        assert (page.status_code, Tags(page.text).active) == (200, [])
-        assert "script" not in Tags(page.text).tags
+        assert parsed.active == []
+        assert parsed.tags.count("script") == 1  # ours
+        assert {"img", "svg", "iframe", "object"}.isdisjoint(parsed.tags)
+    for row in rows:
+        said = answer(local, row["id"], value="true", rationale=row["inputs"])
+        parsed = Tags(expect(said, 200))
+        assert parsed.active == []
+        assert "script" not in parsed.tags
 
 
 def test_a_request_and_its_reply_are_named_as_in_the_instructions() -> None:
-    blocks = cut(
-        {"inputs": "Where is it?", "outputs": "Here.", "expectations": "There."}
-    )
-    assert [(block.speaker, block.label) for block in blocks] == [
-        ("customer", "Question"), ("reply", ""), ("reference", ""),
-    ]  # fmt: skip
+    content = {"inputs": "Where is it?", "outputs": "Here.", "expectations": "There."}
+    request, reply, reference = cut(content)
+    assert (request.speaker, request.label) == ("customer", "Question")
+    assert (reply.speaker, reply.label) == ("reply", "")
+    assert (reference.speaker, reference.label) == ("reference", "")
 
 
 CALLS = [
@@ -118,24 +123,17 @@ TALK: list[dict[str, Any]] = [
 
 
 def test_a_conversation_is_bubbles_and_a_line_for_each_tool() -> None:
-    blocks = cut({"conversation": TALK})
-    assert [block.kind for block in blocks] == [
-        "bubble",
-        "bubble",
-        "tool",
-        "tool",
-        "bubble",
+    asked, promised, found, failed, reply = cut({"conversation": TALK})
+    assert asked.kind == promised.kind == reply.kind == "bubble"
+    speakers = (asked.speaker, promised.speaker, reply.speaker)
+    assert speakers == ("customer", "company", "reply")
+    assert "<strong>Of course.</strong>" in promised.html
+    assert found.kind == failed.kind == "tool"
+    assert labelled([found, failed]) == [
+        ("find order", "one Halden"),
+        ("cancel order", "already with the carrier"),
     ]
-    assert [block.speaker for block in blocks if block.kind == "bubble"] == [
-        "customer",
-        "company",
-        "reply",
-    ]
-    assert "<strong>Of course.</strong>" in blocks[1].html
-    assert [(block.label, str(block.html), block.failed) for block in blocks[2:4]] == [
-        ("find order", "one Halden", False),
-        ("cancel order", "already with the carrier", True),
-    ]
+    assert (found.failed, failed.failed) == (False, True)
 
 
 @pytest.mark.parametrize(
@@ -169,7 +167,7 @@ def test_json_is_folded_traces_are_trees() -> None:
     ]
     tree = only({"trace": spans})
     assert (tree.speaker, str(tree.nodes[0].name)) == ("steps", "agent")
-    assert "search" in [str(part.name) for part in tree.nodes[0].parts]
+    assert "search" in map(str, (part.name for part in tree.nodes[0].parts))
 
 
 def test_a_long_text_is_shown_whole_in_its_paragraphs() -> None:
@@ -180,11 +178,9 @@ def test_a_long_text_is_shown_whole_in_its_paragraphs() -> None:
 
 def test_a_pair_stands_side_by_side() -> None:
     sides = {"A": "The parcel arrives on Monday.", "B": "The parcel arrives on Friday."}
-    blocks = cut({"inputs": "When?", "outputs": sides}, "A|B|tie")
-    assert [(block.kind, block.label) for block in blocks[1:]] == [
-        ("side", "A"),
-        ("side", "B"),
-    ]
+    _, left, right = cut({"inputs": "When?", "outputs": sides}, "A|B|tie")
+    assert (left.kind, left.label) == ("side", "A")
+    assert (right.kind, right.label) == ("side", "B")
 
 
 def seconds(shown: Callable[[], object]) -> float:
@@ -196,26 +192,27 @@ def seconds(shown: Callable[[], object]) -> float:
 
 def spans(number: int, *, nested: bool) -> dict[str, Any]:
     """A trace of so many spans, each below the one before, or all of them below the first."""
-    parents = [None, *(str(n if nested else 0) for n in range(number - 1))]
-    return {
-        "spans": [
-            {"span_id": str(n), "parent_id": parent, "name": "step"}
-            for n, parent in enumerate(parents)
-        ]
-    }
+    made = []
+    for n in range(number):
+        parent = str(n - 1 if nested else 0)
+        span = {"span_id": str(n), "name": "step"}
+        made.append(span | {"parent_id": parent if n else None})
+    return {"spans": made}
+
+
+def call_of(name: Any) -> dict[str, Any]:
+    """A turn that calls a tool; its id is the tool's name."""
+    call = {"id": name, "function": {"name": f"{name}"}}
+    return {"role": "assistant", "tool_calls": [call]}
 
 
 def calls(number: int) -> list[dict[str, Any]]:
-    """A conversation of so many calls of a tool, and then all their results, the last one first."""
-    called = [
-        {"role": "assistant", "tool_calls": [{"id": n, "function": {"name": "f"}}]}
-        for n in range(number)
-    ]
-    results = [
-        {"role": "tool", "tool_call_id": n, "content": f"gave {n}"}
-        for n in reversed(range(number))
-    ]
-    return [*called, *results]
+    """A conversation of so many calls of a tool, and then all their results, the last one
+    first."""
+    turns = [*map(call_of, range(number))]
+    for n in reversed(range(number)):
+        turns.append({"role": "tool", "tool_call_id": n, "content": f"gave {n}"})
+    return turns
 
 
 GROWING: dict[str, Callable[[int], dict[str, Any]]] = {
@@ -231,9 +228,7 @@ GROWING: dict[str, Callable[[int], dict[str, Any]]] = {
     },
     "a statement": lambda n: {"outputs": "select a, " * (n // 10)},
     "a fence of types": lambda n: {"outputs": "```ts\n" + "a.b." * (n // 4) + "\n```"},
-    "parts": lambda n: {
-        "outputs": {f"part {number}": "**x**" for number in range(n // 100)}
-    },
+    "parts": lambda n: {"outputs": dict.fromkeys(map(str, range(n // 100)), "**x**")},
     "parts in parts": lambda n: {
         "outputs": json.loads("[" * (n // 5000) + "]" * (n // 5000))
     },
@@ -268,39 +263,28 @@ def test_the_question_of_long_instructions_is_found_in_time_that_grows_with_them
     unit: str,
 ) -> None:
     def found(size: int) -> None:
-        instructions = SimpleNamespace(
-            name="tone", instructions=unit * (size // len(unit))
-        )
-        question_of(cast("Judge", instructions))
-        label_of("outputs", cast("Judge", instructions))
+        text = unit * (size // len(unit))
+        judge = cast("Judge", SimpleNamespace(name="tone", instructions=text))
+        question_of(judge)
+        label_of("outputs", judge)
 
     assert seconds(lambda: found(100_000)) < 3 * seconds(lambda: found(50_000)) + 2
 
 
 def test_each_result_of_a_tool_is_shown_once_beside_its_call() -> None:
-    blocks = cut(
-        {"conversation": [*calls(3), {"role": "tool", "content": "of no call"}]}
-    )
-    shown = [(block.kind, str(block.html)) for block in blocks]
-    assert shown == [("tool", f"gave {n}") for n in (0, 1, 2)] + [
-        ("tool", "of no call")
-    ]
+    lost = {"role": "tool", "content": "of no call"}
+    blocks = cut({"conversation": [*calls(3), lost]})
+    shown = [text for _, text in labelled(blocks)]
+    assert shown == ["gave 0", "gave 1", "gave 2", "of no call"]
 
 
 def test_a_result_without_an_id_belongs_to_the_first_call_that_waits() -> None:
-    first, second = (
-        {"role": "assistant", "tool_calls": [{"id": n, "function": {"name": n}}]}
-        for n in ("a", "b")
-    )
     results = [
         {"role": "tool", "content": "plain"},
         {"role": "tool", "tool_call_id": "b", "content": "named"},
     ]
-    blocks = cut({"conversation": [first, second, *results]})
-    assert [(block.label, str(block.html)) for block in blocks] == [
-        ("a", "plain"),
-        ("b", "named"),
-    ]
+    blocks = cut({"conversation": [call_of("a"), call_of("b"), *results]})
+    assert labelled(blocks) == [("a", "plain"), ("b", "named")]
 
 
 def test_what_there_is_no_room_for_is_an_ellipsis() -> None:

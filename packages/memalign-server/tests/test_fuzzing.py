@@ -1,4 +1,5 @@
-"""Requests made from the API's own description: none may end in an error of ours, and no answer may differ from it."""
+"""Requests made from the API's own description: none may end in an error of ours, and no
+answer may differ from it."""
 
 from __future__ import annotations
 

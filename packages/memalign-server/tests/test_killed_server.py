@@ -1,4 +1,5 @@
-"""A server that is killed, over SQLite and over PostgreSQL: nothing is lost, changed or there twice."""
+"""A server that is killed, over SQLite and over PostgreSQL: nothing is lost, changed or there
+twice."""
 
 from __future__ import annotations
 
@@ -20,10 +21,10 @@ from memalign_server.store import Store
 from memalign_server.store.cases import add_cases
 from memalign_server.store.tables import reviews
 from server_support import world
-from server_support.reviewing import FEEDBACK, ended, eventually
+from server_support.reviewing import FEEDBACK, call, ended, eventually, numbered
 from tests.support.patience import PATIENCE
 
-CASES = [f"c-{number}" for number in range(200)]
+CASES = [str(case["id"]) for case in numbered(200)]
 
 
 class Process:
@@ -59,15 +60,9 @@ def test_work_says_that_it_was_killed_and_every_acknowledged_answer_is_there_onc
         model = f"openai:test@http://127.0.0.1:{silent.getsockname()[1]}/v1"
         world.opened(place).create(world.judge("tone", model=model))
         with Store(place).write() as connection:
-            rows = [
-                Example(id=case, inputs=case, outputs=f"Reply to {case}.")
-                for case in CASES
-            ]
-            add_cases(connection, "tone", rows)
+            add_cases(connection, "tone", map(Example.from_dict, numbered(200)))
         first = Process(place)
-        job = first.client.post(
-            "/api/v1/judges/tone/align", json={"feedback": FEEDBACK}
-        ).json()
+        job = call(first.client, "align", feedback=FEEDBACK).json()
         acknowledged = answered_until_killed(first)
         assert len(acknowledged) < len(CASES), "the server was killed too late"
         first.end(signal.SIGKILL)
@@ -75,16 +70,16 @@ def test_work_says_that_it_was_killed_and_every_acknowledged_answer_is_there_onc
         second = Process(place)
         assert "ask for it again" in ended(second.client, job)["problem"]
         assert set(acknowledged) <= set(answers(place))
-        for case in (
-            CASES
-        ):  # a browser sends what was not acknowledged again, and some of it was saved
+        # A browser sends what was not acknowledged again, and some of it was saved.
+        for case in CASES:
             assert say(second.client, case).status_code == 200
         assert answers(place) == {case: (f"About {case}.", 1) for case in CASES}
         assert second.end(signal.SIGINT) == 0
 
 
 def answered_until_killed(server: Process) -> list[str]:
-    """Answer cases four at a time, kill the server after twenty; the cases whose answers it acknowledged."""
+    """Answer cases four at a time, kill the server after twenty; the cases whose answers it
+    acknowledged."""
     sent = threading.Semaphore(0)
     acknowledged = list[str]()
 
@@ -99,10 +94,12 @@ def answered_until_killed(server: Process) -> list[str]:
             sent.release()
 
     with ThreadPoolExecutor(4) as pool:
-        sending = [pool.submit(send, CASES[start::4]) for start in range(4)]
-        assert all(sent.acquire(timeout=PATIENCE) for _ in range(20))
+        quarters = [CASES[start::4] for start in range(4)]
+        sending = pool.map(send, quarters)
+        for _ in range(20):
+            assert sent.acquire(timeout=PATIENCE)
         server.running.send_signal(signal.SIGKILL)
-    assert [future.result() for future in sending] == [None] * 4
+    assert [*sending] == [None] * 4
     return acknowledged
 
 
@@ -120,18 +117,14 @@ def say(client: httpx2.Client, case: str) -> httpx2.Response:
 def answers(place: str) -> dict[str, tuple[str, int]]:
     """The words of every answered case, with how often it was answered."""
     with Store(place).read() as connection:
-        return {
-            row.case_id: (row.rationale, row.revision)
-            for row in connection.execute(select(reviews))
-        }
+        rows = connection.execute(select(reviews)).all()
+    return {row.case_id: (row.rationale, row.revision) for row in rows}
 
 
 def refused(url: str) -> str:
     """What `memalign serve` says over a registry where it may not start."""
     command = world.serve_command(url)
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=PATIENCE, check=False
-    )
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2, done.stderr
     return done.stderr
 
@@ -142,9 +135,7 @@ def test_a_second_server_says_so_and_stops_nothing(place: str) -> None:
         model = f"openai:test@http://127.0.0.1:{silent.getsockname()[1]}/v1"
         world.opened(place).create(world.judge("tone", model=model))
         first = Process(place)
-        job = first.client.post(
-            "/api/v1/judges/tone/align", json={"feedback": FEEDBACK}
-        ).json()
+        job = call(first.client, "align", feedback=FEEDBACK).json()
         silent.accept()[0].close()  # it is at work
         assert "another server works on" in refused(place)
         shown = first.client.get(f"/api/v1/judges/tone/jobs/{job['id']}").json()
@@ -172,16 +163,8 @@ def test_a_killed_server_leaves_no_upload(
     world.registry(tmp_path)
     url = f"sqlite:///{tmp_path}/memalign.db"
     first = Process(url)
-    sheet = "\n".join(
-        [
-            "inputs,outputs",
-            *(f"Ms Okafor asks {n},It is polite." for n in range(400_000)),
-        ]
-    )
-    form: dict[str, Any] = {
-        "files": {"file": ("cases.csv", sheet)},
-        "data": {"what": "show"},
-    }
+    sheet = "inputs,outputs\n" + "Ms Okafor asks,It is polite.\n" * 400_000
+    form: Any = {"files": {"file": ("cases.csv", sheet)}, "data": {"what": "show"}}
     with ThreadPoolExecutor(1) as pool:
         sending = pool.submit(first.client.post, "/judges/tone/setup/cases", **form)
         eventually(lambda: [*temporary.rglob("upload.csv")])
@@ -190,4 +173,4 @@ def test_a_killed_server_leaves_no_upload(
     first.end(signal.SIGKILL)
     assert [*temporary.rglob("upload.csv")], "the server was killed too late"
     Process(url).end(signal.SIGINT)
-    assert [path for path in temporary.rglob("*") if path.is_file()] == []
+    assert not any(map(Path.is_file, temporary.rglob("*")))

@@ -20,11 +20,13 @@ from server_support import world
 from server_support.reviewing import (
     expect,
     hold_out,
+    numbered,
     post,
     put_in,
     shows,
     wait,
     words_of,
+    work,
 )
 
 if TYPE_CHECKING:
@@ -33,26 +35,23 @@ if TYPE_CHECKING:
     from memalign.models.base import ChatRequest
 
 HELD_OUT = ("c1", "c2", "c3")
-CASES = [
-    {
-        "id": f"c{n}",
-        "inputs": f"Question {n}?",
-        "outputs": f"Reply {n}.{' Sorry!' if n % 4 == 0 else ''}\nBye.",
-    }
-    for n in range(1, 25)
-]
+CASES = []
+for n in range(1, 25):
+    sorry = " Sorry!" if n % 4 == 0 else ""
+    reply = f"Reply {n}.{sorry}\nBye."
+    CASES.append({"id": f"c{n}", "inputs": f"Question {n}?", "outputs": reply})
 """Of every four one says sorry; the first three are held out."""
 RULE = "A reply must show sympathy before facts"
 
 
 def strict(request: ChatRequest) -> dict[str, Any]:
-    """A judge that passes everything until it knows a sentence, then only what says sorry; that bears on every case."""
+    """A judge that passes everything until it knows a sentence, then only what says sorry;
+    that bears on every case."""
     schema = request.schema["properties"]
     if "findings" not in schema:
         return world.answer(request)
-    value = (
-        "Sorry" in request.user.rpartition("Reply ")[2]
-    )  # the item is the last thing that it is shown
+    # The item is the last thing that it is shown.
+    value = "Sorry" in request.user.rpartition("Reply ")[2]
     name = schema["findings"]["items"]["properties"]["guideline"]["enum"][0]
     return {
         "findings": [{"guideline": name, "evidence": "", "value": value}],
@@ -77,15 +76,13 @@ class Site:
     ) -> None:
         """What a person says of a case, in a form of its own."""
         with self.server.store.write() as connection:
-            revision = getattr(
-                answer_of(connection, "tone", person, case), "revision", 0
-            )
+            before = answer_of(connection, "tone", person, case)
             form = NewAnswer(
                 state="answered",
                 value=value,
                 rationale=words,
                 form=new_id(),
-                revision=revision,
+                revision=before.revision if before else 0,
             )
             save(connection, "tone", person, case, form, kind=self.judge.value_type)
 
@@ -105,61 +102,41 @@ class Site:
 
     def do(self, page: str, **fields: Any) -> str:
         """Press a button; then the page to which it leads once the work is done."""
-        answer = post(self.client, f"/judges/tone/{page}", **fields)
-        expect(answer, 303)
-        wait(self.client)
-        return self.page(answer.headers["location"])
+        return words_of(work(self.client, page, **fields))
 
     def teach(self) -> str:
         return self.do("teach")
 
     def better(
-        self, guideline: str, text: str, *, tried: str = "", action: str = "try"
+        self, guideline: str, text: str, action: str = "try", **form: str
     ) -> Any:
         path = "/judges/tone/learned/better"
-        return post(
-            self.client,
-            path,
-            parts=True,
-            guideline=guideline,
-            text=text,
-            tried=tried,
-            action=action,
-        )
+        form |= {"guideline": guideline, "text": text, "action": action}
+        return post(self.client, path, parts=True, **form)
 
     def keep_wording(self, guideline: str, text: str) -> str:
-        return self.do(
-            "learned/better", guideline=guideline, text=text, tried=text, action="keep"
-        )
+        form = {"guideline": guideline, "text": text, "tried": text}
+        return self.do("learned/better", **form, action="keep")
 
     def try_wording(self, guideline: str, text: str) -> str:
-        """Try a wording; what is typed stays in its field meanwhile. Then the page of what came out."""
-        expect(
-            self.better(guideline, text),
-            200,
-            f">{text}</textarea>",
-            "Trying your wording",
-        )
+        """Try a wording; what is typed stays in its field meanwhile. Then the page of what
+        came out."""
+        page = self.better(guideline, text)
+        expect(page, 200, f">{text}</textarea>", "Trying your wording")
         wait(self.client)
-        return self.page(
-            job=next(
-                job.id for job in self.server.jobs.recent("tone") if job.kind == "try"
-            )
+        trial, *_ = (
+            job for job in self.server.jobs.recent("tone") if job.kind == "try"
         )
+        return self.page(job=trial.id)
 
     def change(self, *cases: str, **values: Any) -> None:
         """Change the queue's rows of cases."""
-        world.change(
-            self.client,
-            queue.update().where(queue.c.case_id.in_(cases)).values(**values),
-        )
+        rows = queue.update().where(queue.c.case_id.in_(cases))
+        world.change(self.client, rows.values(**values))
 
     def unasked(self) -> int:
-        return len(
-            world.stored(
-                self.client, select(queue.c.case_id).where(queue.c.judgment.is_(None))
-            )
-        )
+        query = select(queue.c.case_id).where(queue.c.judgment.is_(None))
+        return len(world.stored(self.client, query))
 
     def page(self, path: str = "/judges/tone/learned", **query: str) -> str:
         return words_of(expect(self.client.get(path, params=query or None), 200))
@@ -182,13 +159,11 @@ def site(request: pytest.FixtureRequest, place: str) -> Iterator[Site]:
 
 
 def explain_three(site: Site) -> None:
-    """Three answers that correct the judge, two that agree with it, and one on a case that is held out."""
-    for case, words in (
-        ("c5", "No sympathy at all."),
-        ("c6", "It is “cold”."),
-        ("c7", "Where is the sorry?"),
-    ):
-        site.answer(case, False, words)
+    """Three answers that correct the judge, two that agree with it, and one on a case that is
+    held out."""
+    site.answer("c5", False, "No sympathy at all.")
+    site.answer("c6", False, "It is “cold”.")
+    site.answer("c7", False, "Where is the sorry?")
     site.answer("c8", True)
     site.answer("c9", True)
     site.answer("c1", False, "Cold too.")
@@ -202,19 +177,16 @@ def taught(site: Site) -> Site:
 
 
 def test_words_become_a_sentence_and_a_number(site: Site) -> None:
-    assert (
-        "It knows nothing yet. Explain 3 answers and it learns. Review" in site.page()
-    )
+    empty = "It knows nothing yet. Explain 3 answers and it learns. Review"
+    assert empty in site.page()
     site.answer("c1", False, "Cold too.")
-    assert "There was nothing new to learn." in site.teach(), (
-        "what is held out never teaches"
-    )
+    # What is held out never teaches.
+    assert "There was nothing new to learn." in site.teach()
     assert site.version == 1
     explain_three(site)
     page = site.teach()
-    assert page.index("Where is the sorry?") < page.index("No sympathy at all."), (
-        "the latest first"
-    )
+    _, _, older = page.partition("Where is the sorry?")
+    assert "No sympathy at all." in older, "the latest first"
     shows(
         page,
         "Today: 6 answers, 4 of them explained.",
@@ -226,35 +198,26 @@ def test_words_become_a_sentence_and_a_number(site: Site) -> None:
         "3 now right",
         "Everything it knows 3 sentences, yours",
     )
-    assert {case.id for case in site.judge.memory.cases} == {
-        "c5",
-        "c6",
-        "c7",
-        "c8",
-        "c9",
-    }
+    taught = {case.id for case in site.judge.memory.cases}
+    assert taught == {"c5", "c6", "c7", "c8", "c9"}
 
 
 def test_whoever_reviews_on_always_has_the_new_versions_verdict(taught: Site) -> None:
     with taught.server.store.read() as connection:
-        ahead = {
-            person: next_cases(connection, "tone", person, n=12)
-            for person in ("local", "ben")
-        }
-        for coming in ahead.values():
+        for person in ("ben", "local"):
+            coming = next_cases(connection, "tone", person, n=12)
             assert [case.version for case in coming] == [2] * 12
             assert any(case.held_out for case in coming)
         turned = turned_unanswered(connection, "tone", "local", most=200)
     assert turned
-    assert not set(HELD_OUT) & set(turned), (
-        "none that measures is asked for because its verdict turned"
-    )
-    assert taught.case("c1").version == 2, "and so have answered ones that measure it"
+    # None that measures is asked for because its verdict turned; and answered ones that
+    # measure it have the new version's, too.
+    assert set(HELD_OUT).isdisjoint(turned)
+    assert taught.case("c1").version == 2
+    # A taught case is judged with itself hidden.
     judgment = taught.case("c9").judgment
-    assert (judgment.value, judgment.decided_by) == (False, "model"), (
-        "a taught case is judged with itself hidden"
-    )
-    what_waits_is_judged_once(taught, [case.case_id for case in ahead["local"][1:]])
+    assert (judgment.value, judgment.decided_by) == (False, "model")
+    what_waits_is_judged_once(taught, [case.case_id for case in coming[1:]])
 
 
 def what_waits_is_judged_once(taught: Site, waiting: list[str]) -> None:
@@ -263,18 +226,13 @@ def what_waits_is_judged_once(taught: Site, waiting: list[str]) -> None:
     for _ in range(2):
         taught.client.get("/judges/tone/review")
         wait(taught.client)
-    assert len(taught.server.jobs.recent("tone")) == before + 1, (
-        "what is judged by the new version is not judged again"
-    )
+    assert len(taught.server.jobs.recent("tone")) == before + 1
     with taught.server.store.read() as connection:
-        assert {
-            case.version for case in next_cases(connection, "tone", "local", n=10)
-        } == {2}
+        for case in next_cases(connection, "tone", "local", n=10):
+            assert case.version == 2
 
 
-@pytest.mark.parametrize(
-    "noted", [True, False], ids=["what was taught is noted", "it is not"]
-)
+@pytest.mark.parametrize("noted", [True, False])
 def test_a_teaching_that_was_killed_once_it_had_learned_judges_again(
     noted: bool, taught: Site
 ) -> None:
@@ -282,26 +240,24 @@ def test_a_teaching_that_was_killed_once_it_had_learned_judges_again(
     if not noted:
         world.change(taught.client, reviews.update().values(taught=0))
     taught.teach()
-    assert [(taught.case(case).version, taught.version) for case in ("c1", "c5")] == [
-        (2, 2)
-    ] * 2
+    assert taught.version == 2
+    assert taught.case("c1").version == taught.case("c5").version == 2
 
 
 def test_people_who_differ_teach_nothing_until_it_is_settled(site: Site) -> None:
     site.answer("c5", False, "Cold.")
     site.answer("c5", True, "Warm enough.", person="ben")
     assert "There was nothing new to learn." in site.teach()
-    assert (
+    differ = (
         "you and a colleague differ on this case. Until you agree it teaches nothing."
-        in site.page()
     )
+    assert differ in site.page()
     for holder, words in (("ben", "Warm enough."), ("local", "Cold.")):
         site.change("c5", settled=holder, disputed=0)
         site.teach()
+        # What another had taught there is forgotten.
         (annotation,) = site.judge.memory.annotations()
-        assert annotation.rationale == words, (
-            "what another had taught there is forgotten"
-        )
+        assert annotation.rationale == words
     site.change("c5", settled="", disputed=0)
     site.teach()
     assert not site.judge.memory.cases, "left out"
@@ -310,33 +266,21 @@ def test_people_who_differ_teach_nothing_until_it_is_settled(site: Site) -> None
 def test_a_model_that_is_down_says_one_thing_and_loses_nothing(site: Site) -> None:
     explain_three(site)
     with reopened(site, down) as later:
-        error, _, rest = later.teach().partition(
-            "The judge could not be taught just now. Your 3 sentences are kept."
-        )
+        told = "The judge could not be taught just now. Your 3 sentences are kept."
+        error, _, rest = later.teach().partition(told)
         assert "“" not in error
         shows(rest, "No sympathy at all.", "Try again")
-        assert (
-            "Nothing yet: the model did not answer. Your words are kept."
-            in later.page()
-        )
+        kept = "Nothing yet: the model did not answer. Your words are kept."
+        assert kept in later.page()
         put_in(later.client, [{"id": "late", "inputs": "Late?", "outputs": "Soon."}])
-        page = later.page(
-            "/judges/tone/setup",
-            open="cases",
-            job=later.server.jobs.recent("tone")[0].id,
-        )
-        assert "1 could not be judged: no server answers" in page, (
-            "those that keep an older verdict are not counted"
-        )
+        job = later.server.jobs.recent("tone")[0].id
+        page = later.page("/judges/tone/setup", open="cases", job=job)
+        # Those that keep an older verdict are not counted.
+        assert "1 could not be judged: no server answers" in page
     with reopened(later, strict) as again:
         page = again.teach()
-        assert (
-            "3 of 3 you corrected are now right" in page,
-            "nothing new to learn" in page,
-        ) == (
-            True,
-            False,
-        )
+        assert "3 of 3 you corrected are now right" in page
+        assert "nothing new to learn" not in page
 
 
 def test_while_the_model_is_down_a_wording_stays_and_an_erasure_is_told(
@@ -344,86 +288,67 @@ def test_while_the_model_is_down_a_wording_stays_and_an_erasure_is_told(
 ) -> None:
     rule = taught.judge.memory.semantic[0]
     with reopened(taught, down) as later:
-        words = (
-            "Say sorry.",
-            "Your wording could not be tried just now.",
-            "Keep my wording",
-        )
-        shows(later.try_wording(rule.id, "Say sorry."), *words)
+        page = later.try_wording(rule.id, "Say sorry.")
+        failed = "Your wording could not be tried just now."
+        shows(page, "Say sorry.", failed, "Keep my wording")
         page = later.do("erase", matching="No sympathy", whole="true")
         assert "We searched again afterwards: 0 left." in page
-        assert re.search(
-            r"Asked again None\. \d answers? waits? to be learned again\. Out of reach",
-            page,
-        ), page
+        waiting = (
+            r"Asked again None\. \d answers? waits? to be learned again\. Out of reach"
+        )
+        assert re.search(waiting, page), page
         assert "In technical words" in page.partition("no server answers")[0]
 
 
 def test_the_card_comes_at_three_and_again_after_three_more(site: Site) -> None:
     explain_three(site)
     page = site.page("/judges/tone/teach")
-    assert (
-        "You explained 3 things. Teach the judge? About 10 seconds. Then you see what it understood."
-        in page
-    )
-    assert page.index("No sympathy at all.") < page.index("Where is the sorry?")
+    shows(page, "You explained 3 things. Teach the judge? About 10 seconds.")
+    shows(page, "Then you see what it understood.")
+    _, _, later = page.partition("No sympathy at all.")
+    assert "Where is the sorry?" in later
     post(site.client, "/judges/tone/teach/later")
     for case in ("c10", "c11", "c12"):
         assert "Teach the judge?" not in site.page("/judges/tone/review")
         site.answer(case, False, f"Cold, {case}.")
-    assert "You explained 6 things. Teach the judge?" in site.page(
-        "/judges/tone/review"
-    )
+    page = site.page("/judges/tone/review")
+    assert "You explained 6 things. Teach the judge?" in page
     site.teach()
     assert "memalign_later" not in site.client.cookies
 
 
-def test_a_wording_is_tried_before_it_is_kept(taught: Site) -> None:
+def test_a_sentence_is_confirmed_or_said_better(taught: Site) -> None:
     rule, confirmed, _ = taught.judge.memory.semantic
-    assert (
-        taught.do("learned/confirm", guideline=confirmed.id).count("✓ You confirmed it")
-        == 1
-    )
+    page = taught.do("learned/confirm", guideline=confirmed.id)
+    assert page.count("✓ You confirmed it") == 1
     assert taught.judge.memory.guideline(confirmed.id).people == {"local"}
     assert f"It had understood: “{rule.text}”" in taught.page(better=rule.id)
-    assert pages_with(taught, "You wrote “It is \u2018cold\u2019.”") == 1
-    expect(
-        taught.better(rule.id, "so " * 70), 422, "at most 60 are allowed", "so so so"
-    )
+    own = "You wrote “It is \u2018cold\u2019.”"
+    pages = [taught.page(better=each.id) for each in taught.judge.memory.semantic]
+    assert [own in page for page in pages].count(True) == 1
+    long = taught.better(rule.id, "so " * 70)
+    expect(long, 422, "at most 60 are allowed", "so so so")
+
+
+def test_a_wording_is_tried_before_it_is_kept(taught: Site) -> None:
+    rule = taught.judge.memory.semantic[0]
     words = "Say sorry first, unless all is well."
-    trial = (
-        "Tried on 5 cases you answered As it was 4 right of 5 Your wording 4 right of 5"
-    )
-    shows(
-        taught.try_wording(rule.id, words),
-        trial,
-        "Still wrong “Question 9?” → “Reply 9.”",
-    )
-    assert taught.judge.memory.guideline(rule.id).text == rule.text, (
-        "nothing is changed by a trial"
-    )
-    expect(
-        taught.better(rule.id, "Be brief.", tried=words, action="keep"),
-        200,
-        "Trying your wording",
-    )  # once more
+    page = taught.try_wording(rule.id, words)
+    shows(page, "Tried on 5 cases you answered As it was 4 right of 5")
+    shows(page, "Your wording 4 right of 5", "Still wrong “Question 9?” → “Reply 9.”")
+    # Nothing is changed by a trial.
+    assert taught.judge.memory.guideline(rule.id).text == rule.text
+    # Other words than those that were tried are tried first.
+    other = taught.better(rule.id, "Be brief.", "keep", tried=words)
+    expect(other, 200, "Trying your wording")
     wait(taught.client)
     assert words in taught.keep_wording(rule.id, words)
     assert taught.judge.memory.guideline(rule.id).people == {"local"}
     assert taught.case("c9").version == taught.version, "judged again at once"
+    # An erased case is in no report of a trial.
     assert taught.server.registry.erase("tone", ["c5"]).complete
-    reports = select(jobs.c.result).where(
-        jobs.c.kind == "try", jobs.c.result.is_not(None)
-    )
-    assert world.stored(taught.client, reports) == [], (
-        "an erased case is in no report of a trial"
-    )
-
-
-def pages_with(taught: Site, words: str) -> int:
-    """How many sentences have these words on the page on which they are said better."""
-    pages = [taught.page(better=rule.id) for rule in taught.judge.memory.semantic]
-    return sum(words in page for page in pages)
+    trials = select(jobs.c.result).where(jobs.c.kind == "try")
+    assert {row.result for row in world.stored(taught.client, trials)} == {None}
 
 
 def test_taking_words_back_leaves_what_the_person_made_theirs(taught: Site) -> None:
@@ -431,22 +356,19 @@ def test_taking_words_back_leaves_what_the_person_made_theirs(taught: Site) -> N
     (source,) = taken.supported_by
     words = taught.review(source.id).rationale
     taught.do("learned/confirm", guideline=theirs.id)
-    rules = [rule for rule in taught.judge.memory.semantic if rule.id != theirs.id]
-    going = " ".join(f"“{rule.text}”" for rule in rules)
-    outlook = f"2 sentences go, or are written again from what remains: Your own wording stays. {going} Take back"
-    assert outlook in taught.page(take=taken.id)
+    rules = [rule.text for rule in taught.judge.memory.semantic]
+    rules.remove(theirs.text)
+    page = taught.page(take=taken.id)
+    shows(page, "2 sentences go, or are written again from what remains: Your own")
+    shows(page, f"wording stays. “{'” “'.join(rules)}” Take back")
     page = taught.do("learned/take-back", row=taken.id)
-    shows(
-        page,
-        "Taken back. The judge does not follow these words any more.",
-        "✓ You confirmed it",
-    )
+    shows(page, "Taken back. The judge does not follow these words any more.")
+    shows(page, "✓ You confirmed it")
     assert words not in page
+    # The verdict stays an answer, and what the withdrawal removed was asked again.
     answer = taught.review(source.id)
-    assert (answer.value, answer.rationale, answer.taught) == (False, None, 0), (
-        "the verdict stays an answer"
-    )
-    assert taught.unasked() == 0, "what the withdrawal removed was asked again"
+    assert (answer.value, answer.rationale, answer.taught) == (False, None, 0)
+    assert taught.unasked() == 0
 
 
 @pytest.mark.parametrize("keep", [True, False])
@@ -457,12 +379,15 @@ def test_a_persons_own_sentence_goes_only_when_they_let_it_go(
     site.teach()
     (rule,) = site.judge.memory.semantic
     site.keep_wording(rule.id, "Say sorry first.")
-    going = "1 sentence goes, or is written again from what remains: The sentence is yours: keep it? “Say sorry first.”"
-    assert f"{going} Keep the sentence Take back both" in site.page(take=rule.id)
-    site.do("learned/take-back", row=rule.id, **({"keep": "true"} if keep else {}))
-    assert [rule.text for rule in site.judge.memory.semantic] == (
-        ["Say sorry first."] if keep else []
+    page = site.page(take=rule.id)
+    shows(page, "1 sentence goes, or is written again from what remains: The sentence")
+    shows(
+        page, "is yours: keep it? “Say sorry first.” Keep the sentence Take back both"
     )
+    form = {"keep": "true"} if keep else {}
+    site.do("learned/take-back", row=rule.id, **form)
+    texts = [rule.text for rule in site.judge.memory.semantic]
+    assert texts == ["Say sorry first."][: int(keep)]
 
 
 def test_newer_words_stay_when_those_that_were_taught_are_taken_back(
@@ -473,13 +398,9 @@ def test_newer_words_stay_when_those_that_were_taught_are_taken_back(
     site.answer("c5", False, "What I found out since.")
     site.do("learned/take-back", row=site.judge.memory.semantic[0].id)
     assert site.judge.memory.semantic == ()
-    assert (
-        site.review("c5").rationale,
-        site.review("c5").taught != site.review("c5").revision,
-    ) == (
-        "What I found out since.",
-        True,
-    )
+    answer = site.review("c5")
+    assert answer.rationale == "What I found out since."
+    assert answer.taught != answer.revision
 
 
 def test_a_reviewer_changes_no_sentence_of_somebody_else(place: str) -> None:
@@ -491,52 +412,29 @@ def test_a_reviewer_changes_no_sentence_of_somebody_else(place: str) -> None:
         site.answer("c6", False, "It is cold.", person="reviewer")
         site.teach()
         theirs, own = site.judge.memory.semantic
-        assert site.page().count("Say it better") == 2, (
-            "in their own row, and in the list of all"
-        )
-        assert site.better(theirs.id, "Be brief.", action="keep").status_code == 403
-        assert (
-            post(
-                site.client, "/judges/tone/learned/confirm", guideline=theirs.id
-            ).status_code
-            == 422
-        )
-        assert (
-            post(
-                site.client, "/judges/tone/learned/take-back", row=theirs.id
-            ).status_code
-            == 422
-        )
+        # In their own row, and in the list of all.
+        assert site.page().count("Say it better") == 2
+        expect(site.better(theirs.id, "Be brief.", "keep"), 403)
+        path = "/judges/tone/learned"
+        expect(post(site.client, f"{path}/confirm", guideline=theirs.id), 422)
+        expect(post(site.client, f"{path}/take-back", row=theirs.id), 422)
         site.do("learned/confirm", guideline=own.id)
         owner = Site(shared.signed_in("owner"))
         owner.keep_wording(own.id, "Be brief.")
-        assert owner.judge.memory.guideline(own.id).people == {"owner", "reviewer"}, (
-            "it is still the reviewer's too"
-        )
+        # It is still the reviewer's too.
+        assert owner.judge.memory.guideline(own.id).people == {"owner", "reviewer"}
 
 
 def quarrelling(request: ChatRequest) -> dict[str, Any]:
     """A model that finds every two comments to contradict each other."""
-    reply = strict(request)
-    if "changes" in reply:
-        labels = [
-            change["feedback"][0]
-            for change in reply["changes"]
-            if change["action"] == "ADD"
-        ]
-        reply["conflicts"] = (
-            [{"feedback": labels[:2], "about": "sorry"}] if len(labels) > 1 else []
-        )
-    return reply
+    return world.with_conflict(strict(request))
 
 
 @pytest.mark.parametrize(
     ("holds", "words"),
     [
-        (
-            "c5@local",
-            ["Say sorry, always.", "Never say sorry."],
-        ),  # somebody else's stay
+        # Somebody else's stay.
+        ("c5@local", ["Say sorry, always.", "Never say sorry."]),
         ("c6@ben", [None, "Never say sorry."]),
         ("", ["Say sorry, always.", "Never say sorry."]),
     ],
@@ -547,18 +445,17 @@ def test_a_conflict_is_shown_and_settled_once(
 ) -> None:
     site.answer("c5", False, "Say sorry, always.")
     site.answer("c6", False, "Never say sorry.", person="ben")
-    sides = (
-        "“Say sorry, always.” You, of “Question 5?” → “Reply 5.” This holds "
-        "“Never say sorry.” ben, of “Question 6?” → “Reply 6.” This holds"
-    )
-    shows(site.teach(), f"These two say different things {sides}", "Both hold")
+    page = site.teach()
+    shows(page, "These two say different things “Say sorry, always.” You,")
+    shows(page, "of “Question 5?” → “Reply 5.” This holds “Never say sorry.” ben,")
+    shows(page, "of “Question 6?” → “Reply 6.” This holds", "Both hold")
     (conflict,) = site.judge.memory.open_conflicts
     waits = "two comments wait for your choice"
     assert waits in site.client.get("/judges/tone/trust").text, "every page says so"
-    form: dict[str, Any] = {"holds": holds} if holds else {}
-    page = site.do(
-        "learned/conflict", key=[str(key) for key in conflict.feedback], **form
-    )
+    form: dict[str, Any] = {"key": [*map(str, conflict.feedback)]}
+    if holds:
+        form["holds"] = holds
+    page = site.do("learned/conflict", **form)
     assert "different things" not in page
     assert waits not in site.client.get("/judges/tone/trust").text
     assert [site.review("c5").rationale, site.review("c6", "ben").rationale] == words
@@ -571,19 +468,16 @@ def demanding(request: ChatRequest) -> dict[str, Any]:
     reply = strict(request)
     if "changes" not in reply:
         return reply | {"value": True}
-    named = [label for change in reply["changes"] for label in change["feedback"]]
-    test = {
-        "kind": "contains",
-        "field": "outputs",
-        "text": "Sorry",
-        "low": None,
-        "high": None,
-    }
-    change = reply["changes"][0] | {
+    named = list[str]()
+    for change in reply["changes"]:
+        named += change["feedback"]
+    test = {"kind": "contains", "field": "outputs", "text": "Sorry", "holds": False}
+    rule = {
+        "text": "A reply says “Sorry”.",
         "feedback": named,
-        "tests": [test | {"holds": False}],
+        "tests": [test | {"low": None, "high": None}],
     }
-    return reply | {"changes": [change | {"text": "A reply says “Sorry”."}]}
+    return reply | {"changes": [reply["changes"][0] | rule]}
 
 
 @pytest.mark.parametrize("site", [demanding], indirect=True)
@@ -591,7 +485,8 @@ def test_what_is_demanded_decides_once_a_person_says_that_is_what_i_meant(
     site: Site,
 ) -> None:
     for n in range(4, 20):
-        site.answer(f"c{n}", n % 4 == 0, "" if n % 4 == 0 else "Always say sorry.")
+        sorry = n % 4 == 0
+        site.answer(f"c{n}", sorry, "" if sorry else "Always say sorry.")
     site.teach()
     (rule,) = [rule for rule in site.judge.memory.semantic if rule.tests]
     unseen = {"inputs": "Why?", "outputs": "It is late."}
@@ -602,9 +497,8 @@ def test_what_is_demanded_decides_once_a_person_says_that_is_what_i_meant(
     assert "nobody confirmed it" not in page
     ruled = site.judge(**unseen)
     assert (ruled.value, ruled.decided_by) == (False, "rule")
-    assert (
-        site.judge(**(unseen | {"outputs": "Sorry, it is late."})).decided_by == "model"
-    )
+    unseen["outputs"] = "Sorry, it is late."
+    assert site.judge(**unseen).decided_by == "model"
 
 
 @pytest.mark.parametrize("spelling", ["reviewer", "REVIEWER", "Reviewer\u200b"])
@@ -614,21 +508,10 @@ def test_a_conflict_is_shown_to_its_author_however_the_name_is_spelled(
     with world.shared_server(place, script=quarrelling) as shared:
         site = Site(shared.signed_in("reviewer"))
         case = {"inputs": "Late!", "value": False}
-        ours = {
-            **case,
-            "id": "a",
-            "outputs": "Fine.",
-            "rationale": "Say sorry.",
-            "source": spelling,
-        }
-        theirs = {
-            **case,
-            "id": "b",
-            "outputs": "No.",
-            "rationale": "Never say sorry.",
-            "source": "ben",
-        }
-        site.server.registry.align("tone", [ours, theirs])
+        ours = {"id": "a", "outputs": "Fine.", "rationale": "Say sorry."}
+        theirs = {"id": "b", "outputs": "No.", "rationale": "Never say sorry."}
+        rows = [case | ours | {"source": spelling}, case | theirs | {"source": "ben"}]
+        site.server.registry.align("tone", rows)
         assert "These two say different things" in site.page()
 
 
@@ -640,22 +523,16 @@ def test_cases_are_found_taught_or_not_and_stay_blind(taught: Site) -> None:
     assert "No case holds it." in taught.page(find="reply 99")
     row = {"id": "old", "inputs": "Hm?", "outputs": "From the archive.", "value": True}
     taught.server.registry.align("tone", [row])
-    assert taught.page(find="the archive").endswith(
-        "1 case holds it. “Hm?” → “From the archive.”"
-    ), "it leads nowhere"
+    # It leads nowhere.
+    found = "1 case holds it. “Hm?” → “From the archive.”"
+    assert taught.page(find="the archive").endswith(found)
 
 
 def test_a_teaching_judges_nothing_that_waits_for_its_first_verdict(site: Site) -> None:
     explain_three(site)
+    new = numbered(60)
     with site.server.store.write() as connection:
-        add_cases(
-            connection,
-            "tone",
-            [
-                Example(id=f"n{n}", inputs=f"New {n}?", outputs="Hello.")
-                for n in range(60)
-            ],
-        )
-    site.change(*(f"n{n}" for n in range(60)), rank=0)
+        add_cases(connection, "tone", map(Example.from_dict, new))
+    site.change(*[case["id"] for case in new], rank=0)
     site.teach()
     assert site.unasked() >= 40, "an upload is judged by its own job, and once"

@@ -1,8 +1,10 @@
-"""Words are never markup: whoever typed, pasted, sent, imported or answered them, nothing is requested or replaced."""
+"""Words are never markup: whoever typed, pasted, sent, imported or answered them, nothing is
+requested or replaced."""
 
 from __future__ import annotations
 
 import json
+import re
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING, Any
 
@@ -30,18 +32,26 @@ if TYPE_CHECKING:
     from memalign.models.base import ChatRequest
 
 MARK = "pwned"
-"""The name of an attribute that each hostile tag has, and a part of each address that it would ask for."""
+"""The name of an attribute that each hostile tag has, and a part of each address that it
+would ask for."""
 PIECES = (
-    "<form id=foot pwned hx-post=/judges/tone/erase?pwned hx-trigger=load><input name=matching value=e>"
-    "<input name=whole value=true></form>",
-    "<section id=foot pwned data-poll=/judges?pwned data-here=/pwned>You are signed out.</section>",
+    "<form id=foot pwned hx-post=/judges/tone/erase?pwned hx-trigger=load>"
+    "<input name=matching value=e><input name=whole value=true></form>",
+    "<section id=foot pwned data-poll=/judges?pwned data-here=/pwned>You are signed out."
+    "</section>",
     "<div pwned data-hx-get=/judges?pwned data-hx-trigger=load data-hx-target=body></div>",
-    "<form pwned data-part=#main data-send=changed action=/judges/tone/erase?pwned><input name=whole></form>",
-    "<form pwned data-kept action=/judges/tone/teach?pwned><textarea name=words>x</textarea></form>",
-    "<input pwned form=again name=matching value=e autofocus accesskey=n><button pwned formaction=/sign-out?pwned>",
-    "<template pwned><p id=line></p></template><base pwned href=/pwned/><meta pwned http-equiv=refresh content=0>",
-    "<a pwned href=/account?pwned data-key=n data-to=/judges?pwned data-part=#main>Next</a><img pwned src=/pwned.png>",
-    "</textarea></form></article><iframe pwned src=/pwned></iframe><svg pwned onload=alert(1)></svg>",
+    "<form pwned data-part=#main data-send=changed action=/judges/tone/erase?pwned>"
+    "<input name=whole></form>",
+    "<form pwned data-kept action=/judges/tone/teach?pwned><textarea name=words>x"
+    "</textarea></form>",
+    "<input pwned form=again name=matching value=e autofocus accesskey=n>"
+    "<button pwned formaction=/sign-out?pwned>",
+    "<template pwned><p id=line></p></template><base pwned href=/pwned/>"
+    "<meta pwned http-equiv=refresh content=0>",
+    "<a pwned href=/account?pwned data-key=n data-to=/judges?pwned data-part=#main>Next</a>"
+    "<img pwned src=/pwned.png>",
+    "</textarea></form></article><iframe pwned src=/pwned></iframe>"
+    "<svg pwned onload=alert(1)></svg>",
     "\" pwned onfocus=alert(1) autofocus x=\"' pwned x='",
     "```html\n<script pwned src=/pwned.js></script>\n```",
 )
@@ -52,26 +62,21 @@ INSTRUCTIONS = (
 )
 CASES: list[RawRow] = [
     {
-        "id": f"c-{number} {PIECES[0]}",
-        "inputs": f"{number} {HOSTILE}",
-        "outputs": f"{number} {HOSTILE}",
-    }
-    for number in range(4)
-] + [
-    {
         "id": "talk",
         "inputs": [{"role": "user", "content": HOSTILE}],
         "outputs": json.dumps({HOSTILE: [HOSTILE]}),
     }
 ]
+for number in range(4):
+    text = f"{number} {HOSTILE}"
+    CASES.append({"id": f"c-{number} {PIECES[0]}", "inputs": text, "outputs": text})
 
 
 def answer(request: ChatRequest) -> dict[str, Any]:
     """A model that writes markup wherever it may write."""
     if "changes" not in request.schema["properties"]:
         return {"rationale": HOSTILE, "value": True}
-    labels = [f"F{number}" for number in (1, 2)]
-    conflicts = [{"feedback": labels, "about": HOSTILE}]
+    conflicts = [{"feedback": ["F1", "F2"], "about": HOSTILE}]
     return {**changes_of(request.user, lambda *_: PIECES[7]), "conflicts": conflicts}
 
 
@@ -84,15 +89,12 @@ class Watch:
         page.on("request", self.note)
 
     def note(self, request: Request) -> None:
-        if (
-            f"?{MARK}" in request.url
-            or f"/{MARK}" in request.url
-            or request.url.endswith(("/erase", "/sign-out"))
-        ):
+        if re.search(f"[?/]{MARK}|/(?:erase|sign-out)$", request.url):
             self.asked.append(f"{request.method} {request.url}")
 
     def is_inert(self) -> None:
-        """Nothing was made of the words, in the document or in a part that a form could bring in."""
+        """Nothing was made of the words, in the document or in a part that a form could bring
+        in."""
         self.page.wait_for_timeout(100)
         made = self.page.evaluate(
             f"document.querySelectorAll('[{MARK}], base, template, iframe').length"
@@ -141,16 +143,12 @@ def test_what_is_typed_pasted_sent_imported_or_answered_does_nothing(
     if page.query_selector("textarea[name=text]"):
         page.fill("textarea[name=text]", PIECES[7])
     paths = ["learned", "learned?find=form", "trust", "review?again=true"]
-    if role == "owner":
-        paths += [
-            f"setup?open={block}"
-            for block in ("", "question", "cases", "experts", "erase")
-        ]
     for path in paths:
         watch.sees(f"/judges/tone/{path}")
     watch.sees("/judges")
     watch.sees("/account")
     if role == "owner":
+        watch.sees("/judges/tone/setup?open=")
         fill_set_up(watch)
 
 
@@ -209,7 +207,8 @@ def fill_set_up(watch: Watch) -> None:
     page = watch.page
     setup = "/judges/tone/setup?open="
     watch.sees(f"{setup}cases")
-    rows = f'inputs,outputs\n"{LINE.replace(chr(34), chr(34) * 2)}","a {LINE.replace(chr(34), chr(34) * 2)}"\n'
+    quoted = LINE.replace('"', '""')
+    rows = f'inputs,outputs\n"{quoted}","a {quoted}"\n'
     file: Any = {
         "name": "<img pwned src=/pwned.png>.csv",
         "mimeType": "text/csv",
@@ -247,30 +246,22 @@ def test_an_answer_in_json_begins_no_tag_and_a_form_forges_no_hand(
     assert "<" not in kept.text.partition("{")[2] or kept.status_code == 422
     assert json.loads(bytes(Json({"<b>": "<form>"}).body)) == {"<b>": "<form>"}
     assert b"<" not in bytes(Json({"<b>": "<form>"}).body)
-    guarded = ("erase", "experts", "experts/none/link", "experts/none/remove")
-    for path in guarded:
-        of_another = (
-            owner.get("/judges/tone/setup?open=experts")
-            .text.partition('data-hand="')[2]
-            .partition('"')[0]
-        )
+    page = owner.get("/judges/tone/setup?open=experts").text
+    of_another = page.partition('data-hand="')[2].partition('"')[0]
+    for path in ("erase", "experts", "experts/none/link", "experts/none/remove"):
         for hand in ("", "1", of_another if path != "experts" else "0" * 64):
-            refused = owner.post(
-                f"/judges/tone/{path}",
-                data={"matching": "e"},
-                headers={"x-by-hand": hand},
-            )
+            headers = {"x-by-hand": hand}
+            form = {"matching": "e"}
+            refused = owner.post(f"/judges/tone/{path}", data=form, headers=headers)
             assert refused.status_code == 403, path
     wait(owner)
-    assert [
-        job for job in shared.server.jobs.recent("tone") if job.kind == "erase"
-    ] == []
+    assert "erase" not in [job.kind for job in shared.server.jobs.recent("tone")]
 
 
-ALLOWED = {
-    "p", "div", "span", "pre", "code", "em", "strong", "ul", "ol", "li", "blockquote", "h1", "h2", "h3", "h4", "h5",
-    "h6", "hr", "br", "table", "thead", "tbody", "tr", "th", "td", "small",
-}  # fmt: skip
+ALLOWED = """
+    p div span pre code em strong ul ol li blockquote h1 h2 h3 h4 h5 h6 hr br small
+    table thead tbody tr th td
+"""
 
 
 class Tags(HTMLParser):
@@ -292,11 +283,13 @@ class Tags(HTMLParser):
         self.text += data
 
 
-BITS = st.sampled_from(
-    ["<", ">", "</", "/>", '"', "'", "&", "&lt;", "&#60;", "`", "```html\n", "```\n", "|", "\n", "| a |\n|---|\n", "](",
-     "[", "![", "javascript:", "<!--", "-->", "<![CDATA[", "\\", "# ", "> ", "SELECT a FROM ", "def f(", "=", " ", "hx-get",
-     "data-part", "form", "script", "<b", "<form ", "\u2028", "\x00", "\u202e", *PIECES]
-)  # fmt: skip
+MARKS = """
+    < > </ /> <b <form <!-- --> <![CDATA[ & &lt; &#60; " ' ` | ]( [ ![ javascript: = \\
+    hx-get data-part form script
+"""
+LINES = ["\n", "```html\n", "```\n", "| a |\n|---|\n", "SELECT a FROM ", "def f("]
+SIGNS = ["# ", "> ", " ", "\u2028", "\x00", "\u202e"]
+BITS = st.sampled_from([*MARKS.split(), *LINES, *SIGNS, *PIECES])
 TEXTS = st.one_of(
     st.text(), st.lists(BITS | st.text(max_size=8), max_size=20).map("".join)
 )
@@ -308,7 +301,7 @@ AT = "2026-11-05T22:04:00+00:00"
 @given(TEXTS)
 def test_no_text_becomes_a_tag_beyond_the_allowed(text: str) -> None:
     made = Tags(str(prose(text)))
-    assert made.tags <= ALLOWED
+    assert made.tags <= set(ALLOWED.split())
     assert made.attributes <= {"class", "tabindex", "start", "style"}
     for html in (
         str(visible(text)),

@@ -1,4 +1,5 @@
-"""Signing in by a provider: whom it vouches for gets in where they are on the list, and nobody else does."""
+"""Signing in by a provider: whom it vouches for gets in where they are on the list, and nobody
+else does."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ SECRET = "between the two of us"
 
 @dataclass
 class Provider:
-    """Everybody who comes is the same person; a test changes `claims` or the key. `asked` has the questions by code."""
+    """Everybody who comes is the same person; a test changes `claims` or the key. `asked` has
+    the questions by code."""
 
     issuer: str = ""
     key: RSAKey = field(

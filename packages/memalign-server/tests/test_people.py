@@ -238,7 +238,8 @@ def test_the_cookie_is_hidden_from_scripts_and_sites(
 
 
 def test_a_session_that_was_planted_is_not_kept(shared: world.Shared) -> None:
-    # Fixation: an attacker's cookie must not become the victim's, and ends where the victim comes in.
+    # Fixation: an attacker's cookie must not become the victim's, and ends where the victim
+    # comes in.
     attacker = shared.signed_in("reviewer")
     planted = str(attacker.cookies[COOKIE])
     victim = shared.browser(cookies={COOKIE: planted})
@@ -407,7 +408,8 @@ def test_a_proxy_opens_no_server_without_people(local: TestClient) -> None:
 
 
 def test_a_bare_proxy_opens_no_server_without_people(place: str) -> None:
-    # nginx, unless it is told otherwise, speaks HTTP/1.0, names the server itself, and adds no header.
+    # nginx, unless it is told otherwise, speaks HTTP/1.0, names the server itself, and adds
+    # no header.
     with world.listening(world.server(place)) as address:
         host, _, port = address.removeprefix("http://").partition(":")
         with socket.create_connection((host, int(port))) as connection:
@@ -427,7 +429,8 @@ SPELLINGS = [
     "jo\u00ads\u00e9",
     "José\u200b",
 ]
-"""Of one name: composed, decomposed, capitals, wide letters, a hidden hyphen, a blank without width."""
+"""Of one name: composed, decomposed, capitals, wide letters, a hidden hyphen, a blank without
+width."""
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)

@@ -1,4 +1,5 @@
-"""What was said of one text never counts for another one that has its id by now, and is not lost."""
+"""What was said of one text never counts for another one that has its id by now, and is not
+lost."""
 
 from __future__ import annotations
 

@@ -163,20 +163,34 @@ def test_the_judge_is_asked_when_somebody_answers_first(place: str) -> None:
         assert REASON in client.get("/judges/tone/review/foot?case=late&wait=true").text
 
 
-@pytest.mark.parametrize(("kind", "instructions", "buttons", "note"), [
-    ("bool", "Is it warm?\n{{ outputs }}", {"Yes": "Y", "No": "N"}, ""),
-    ("int:1..5", "How warm?\n{{ outputs }}\n1 = cold, 5 = warm", {n: n for n in "12345"}, "1 = cold, 5 = warm"),
-    ("A|B|tie", "Which is warmer?\n{{ outputs }}", {"A is better": "A", "B is better": "B", "Equal": "E"}, ""),
-    ("good|bad|broken", "How is it?\n{{ outputs }}", {"good": "1", "bad": "2", "broken": "3"}, ""),
-    ("int:1..10", "How warm?\n{{ outputs }}", {**{n: n for n in "123456789"}, "10": "0"}, ""),
-    ("int:0..100", "How many errors?\n{{ outputs }}", {"Save": ""}, "From 0 to 100"),
-    ("str", "What is wrong?\n{{ outputs }}", {"Save": ""}, "Your answer"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("kind", "question", "buttons", "note"),
+    [
+        ("bool", "Is it warm?", {"Yes": "Y", "No": "N"}, ""),
+        (
+            "int:1..5",
+            "1 = cold, 5 = warm",
+            {n: n for n in "12345"},
+            "1 = cold, 5 = warm",
+        ),
+        (
+            "A|B|tie",
+            "Which?",
+            {"A is better": "A", "B is better": "B", "Equal": "E"},
+            "",
+        ),
+        ("good|bad|broken", "How?", {"good": "1", "bad": "2", "broken": "3"}, ""),
+        ("int:1..10", "How warm?", {n: n[-1] for n in ("1", "9", "10")}, ""),
+        ("int:0..100", "How many errors?", {"Save": ""}, "From 0 to 100"),
+        ("str", "What is wrong?", {"Save": ""}, "Your answer"),
+    ],
+)
 def test_keys_are_the_letters_of_the_buttons(
-    local: TestClient, kind: str, instructions: str, buttons: dict[str, str], note: str
+    local: TestClient, kind: str, question: str, buttons: dict[str, str], note: str
 ) -> None:
-    judge = world.judge("tone").replace(
-        name="other", instructions=instructions, feedback_value_type=kind
+    instructions = f"{question}\n{{{{ outputs }}}}"
+    judge = world.judge("other").replace(
+        instructions=instructions, feedback_value_type=kind
     )
     world.registry_of(local).create(judge)
     put_in(local, [{"id": "x", "outputs": {"A": "Hi.", "B": "Hello."}}], judge="other")
@@ -235,7 +249,8 @@ def test_a_lesson_shows_what_the_judge_had_said(place: str) -> None:
         assert f'{said}expert\'s comment: "Helpful."' in lesson(
             twice=("true", "Helpful.")
         )
-        # Of a case that it was taught it says what it was taught. What it had said before that stays.
+        # Of a case that it was taught it says what it was taught. What it had said before
+        # that stays.
         assert f'{said}expert\'s comment: "Not cold."' in lesson(
             lamp=("true", "Not cold.")
         )

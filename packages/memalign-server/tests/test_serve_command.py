@@ -74,7 +74,8 @@ def test_a_server_without_a_model_says_so_at_its_start(
 
 
 def test_parts_of_an_answer_do_not_wait() -> None:
-    # asyncio sends at once (TCP_NODELAY) where a socket has its protocol; else the next part waits 40 ms.
+    # asyncio sends at once (TCP_NODELAY) where a socket has its protocol; else the next part
+    # waits 40 ms.
     with contextlib.closing(_listening("127.0.0.1", 0)) as listening:
         assert listening.proto == socket.IPPROTO_TCP
 

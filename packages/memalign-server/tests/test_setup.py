@@ -1,4 +1,5 @@
-"""Set up as an owner meets it: the question and its trial, files of every kind, and what each says when it cannot."""
+"""Set up as an owner meets it: the question and its trial, files of every kind, and what each
+says when it cannot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A team shares one queue: who is served what, however many come, leave, skip or lose their browser."""
+"""A team shares one queue: who is served what, however many come, leave, skip or lose their
+browser."""
 
 from __future__ import annotations
 
@@ -19,8 +20,16 @@ from memalign_server.review.sharing import OPEN_SECONDS
 from memalign_server.store.cases import next_cases as queued_next
 from memalign_server.store.tables import queue, reviews
 from server_support import world
-from server_support.reviewing import answer, card, expect, hold_out, post, put_in, send
-from tests.support.rows import RawRow
+from server_support.reviewing import (
+    answer,
+    card,
+    expect,
+    hold_out,
+    numbered,
+    post,
+    put_in,
+    send,
+)
 
 if TYPE_CHECKING:
     from fastapi.testclient import TestClient
@@ -29,13 +38,6 @@ if TYPE_CHECKING:
 
 NAMES = ("Ana", "Ben", "Carla", "Davi", "Eva")
 REVIEW = "/judges/tone/review"
-
-
-def cases(number: int) -> list[RawRow]:
-    return [
-        {"id": f"c-{n}", "inputs": f"Question {n}?", "outputs": f"Reply {n}."}
-        for n in range(number)
-    ]
 
 
 class Clock:
@@ -73,29 +75,37 @@ class Expert:
 
 
 def answers_by_case(client: TestClient) -> Counter[str]:
-    rows = world.stored(
-        client, select(reviews.c.case_id).where(reviews.c.state == "answered")
-    )
-    return Counter(row.case_id for row in rows)
+    query = select(reviews.c.case_id).where(reviews.c.state == "answered")
+    return Counter(row.case_id for row in world.stored(client, query))
 
 
-def held_out_of(client: TestClient) -> set[str]:
-    return {
-        row.case_id
-        for row in world.stored(
-            client, select(queue.c.case_id).where(queue.c.held_out == 1)
-        )
-    }
+@pytest.fixture
+def owner(shared: world.Shared) -> TestClient:
+    return shared.signed_in("owner")
+
+
+@pytest.fixture
+def ana(shared: world.Shared) -> Expert:
+    return Expert(shared, "Ana")
+
+
+@pytest.fixture
+def ben(shared: world.Shared) -> Expert:
+    return Expert(shared, "Ben")
 
 
 def test_five_experts_share_two_hundred_cases(
-    shared: world.Shared, clock: Clock, draws: Callable[[int | None], None]
+    shared: world.Shared,
+    owner: TestClient,
+    clock: Clock,
+    draws: Callable[[int | None], None],
 ) -> None:
-    """A sixth joins late, a browser dies, and cases are skipped: at most 260 answers, and no two on one case."""
+    """A sixth joins late, a browser dies, and cases are skipped: at most 260 answers, and no
+    two on one case."""
     draws(None)
-    owner = shared.signed_in("owner")
-    put_in(owner, cases(200))
-    measuring = held_out_of(owner)
+    put_in(owner, numbered(200))
+    query = select(queue.c.case_id).where(queue.c.held_out == 1)
+    measuring = {row.case_id for row in world.stored(owner, query)}
     assert len(measuring) == 50
     assert steps_until_all_is_answered(shared, clock, measuring) > 250
     given = answers_by_case(owner)
@@ -140,10 +150,9 @@ def steps_until_all_is_answered(
 
 
 def test_experts_who_ask_at_once_are_served_different_cases(
-    shared: world.Shared,
+    shared: world.Shared, owner: TestClient
 ) -> None:
-    owner = shared.signed_in("owner")
-    put_in(owner, cases(20))
+    put_in(owner, numbered(20))
     team = [Expert(shared, name) for name in NAMES]
     with ThreadPoolExecutor(len(team)) as pool:
         for _ in range(4):
@@ -151,49 +160,41 @@ def test_experts_who_ask_at_once_are_served_different_cases(
             assert len(set(served)) == len(team)
             for expert in team:
                 expert.say(value="true")
-    assert [expert.look() for expert in team] == [None] * 5
-    assert answers_by_case(owner) == Counter({f"c-{n}": 1 for n in range(20)})
+    assert [*map(Expert.look, team)] == [None] * 5
+    given = answers_by_case(owner)
+    assert len(given) == sum(given.values()) == 20
 
 
 @pytest.mark.parametrize("wanted", [1, 2, 3])
 def test_the_owner_says_how_many_answers_a_case_wants(
-    shared: world.Shared, wanted: int
+    shared: world.Shared, owner: TestClient, wanted: int
 ) -> None:
-    owner = shared.signed_in("owner")
-    put_in(owner, cases(4))
+    put_in(owner, numbered(4))
     hold_out(owner, "c-3")
     expect(post(owner, "/judges/tone/setup/answers", wanted=wanted), 303)
-    assert (
-        f'value="{wanted}" checked' in owner.get("/judges/tone/setup?open=cases").text
-    )
+    page = owner.get("/judges/tone/setup?open=cases")
+    expect(page, 200, f'value="{wanted}" checked')
     team = [Expert(shared, name) for name in NAMES]
     for _ in range(4):
         for expert in team:
             if expert.look() is not None:
                 expert.say(value="true")
-    given = answers_by_case(owner)
-    assert given == Counter(
-        {"c-0": wanted, "c-1": wanted, "c-2": wanted, "c-3": max(wanted, 2)}
-    )
+    given = dict.fromkeys(("c-0", "c-1", "c-2"), wanted)
+    assert answers_by_case(owner) == given | {"c-3": max(wanted, 2)}
 
 
 def test_a_number_of_answers_is_one_two_or_three_and_the_owners(
-    shared: world.Shared,
+    owner: TestClient, ana: Expert
 ) -> None:
-    owner = shared.signed_in("owner")
-    ana = shared.signed_in("Ana")
     for wanted in (0, 4, "many"):
         expect(post(owner, "/judges/tone/setup/answers", wanted=wanted), 422)
-    expect(post(ana, "/judges/tone/setup/answers", wanted=2), 403)
+    expect(post(ana.client, "/judges/tone/setup/answers", wanted=2), 403)
 
 
 def test_a_case_is_free_again_after_ten_minutes_and_a_late_answer_is_kept(
-    shared: world.Shared, clock: Clock
+    owner: TestClient, ana: Expert, ben: Expert, clock: Clock
 ) -> None:
-    owner = shared.signed_in("owner")
-    put_in(owner, cases(1))
-    ana = Expert(shared, "Ana")
-    ben = Expert(shared, "Ben")
+    put_in(owner, numbered(1))
     assert (ana.look(), ben.look()) == ("c-0", None)
     clock.now = OPEN_SECONDS - 1
     assert ben.look() is None
@@ -201,26 +202,22 @@ def test_a_case_is_free_again_after_ten_minutes_and_a_late_answer_is_kept(
     assert ben.look() == "c-0"
     ben.say(value="false")
     ana.say(value="true")  # she comes back from lunch: what she says is not lost
-    assert answers_by_case(owner) == Counter({"c-0": 2})
+    assert answers_by_case(owner) == {"c-0": 2}
 
 
-def test_who_loads_the_page_again_keeps_their_case(shared: world.Shared) -> None:
-    owner = shared.signed_in("owner")
-    put_in(owner, cases(6))
-    ana = Expert(shared, "Ana")
-    ben = Expert(shared, "Ben")
+def test_who_loads_the_page_again_keeps_their_case(
+    owner: TestClient, ana: Expert, ben: Expert
+) -> None:
+    put_in(owner, numbered(6))
     first = ana.look()
     assert ben.look() != first
-    assert [ana.look() for _ in range(3)] == [first] * 3
+    assert ana.look() == ana.look() == first
 
 
 def test_what_one_skips_comes_to_another_and_is_not_asked_again_once_it_has_its_answer(
-    shared: world.Shared,
+    owner: TestClient, ana: Expert, ben: Expert
 ) -> None:
-    owner = shared.signed_in("owner")
-    put_in(owner, cases(1))
-    ana = Expert(shared, "Ana")
-    ben = Expert(shared, "Ben")
+    put_in(owner, numbered(1))
     ana.look()
     ana.say(state="skipped")
     assert "See the 1 that you skipped" in ana.client.get(REVIEW).text
@@ -231,36 +228,33 @@ def test_what_one_skips_comes_to_another_and_is_not_asked_again_once_it_has_its_
 
 
 def test_a_case_opened_by_its_address_is_served_to_nobody_else(
-    shared: world.Shared,
+    owner: TestClient, ana: Expert, ben: Expert
 ) -> None:
-    owner = shared.signed_in("owner")
-    put_in(owner, cases(2))
-    shared.signed_in("Ana").get(REVIEW, params={"case": "c-0"})
-    assert Expert(shared, "Ben").look() == "c-1"
+    put_in(owner, numbered(2))
+    ana.client.get(REVIEW, params={"case": "c-0"})
+    assert ben.look() == "c-1"
 
 
 def test_a_case_wants_an_answer_again_when_its_answer_is_erased(
-    shared: world.Shared,
+    shared: world.Shared, owner: TestClient, ana: Expert, ben: Expert
 ) -> None:
-    owner = shared.signed_in("owner")
-    put_in(owner, cases(1))
-    answer(shared.signed_in("Ana"), "c-0", value="true")
-    ben = Expert(shared, "Ben")
+    put_in(owner, numbered(1))
+    answer(ana.client, "c-0", value="true")
     assert ben.look() is None
     shared.server.registry.erase("tone", source="Ana")
     assert ben.look() == "c-0"
 
 
 def test_the_page_and_the_command_have_one_order(place: str) -> None:
-    """Equal cases come by chance on the page too, and the one that the judge is torn about comes first."""
+    """Equal cases come by chance on the page too, and the one that the judge is torn about
+    comes first."""
 
     def torn(request: ChatRequest) -> dict[str, Any]:
         findings = []
         if "Question 7?" in request.user:
-            findings = [
-                {"guideline": f"G{n}", "evidence": "Question 7?", "value": n == 1}
-                for n in (1, 2)
-            ]
+            for name in ("G1", "G2"):
+                finding = {"guideline": name, "evidence": "Question 7?"}
+                findings.append(finding | {"value": name == "G1"})
         return {"findings": findings, "rationale": "So it is.", "value": True}
 
     registry = world.registry(place, script=torn)
@@ -268,24 +262,23 @@ def test_the_page_and_the_command_have_one_order(place: str) -> None:
         written = partial(write_guideline, text=words, by="olga")
         registry.update("tone", written)
     with world.client(place, script=torn) as client:
-        put_in(client, cases(12))
-        judge = world.server_of(client).judges.latest("tone").judge
+        put_in(client, numbered(12))
+        judge = world.judge_of(client)
         rows = world.stored(client, select(queue).where(queue.c.held_out == 0))
-        scores = asyncio.run(
-            Usefulness(judge)([(row.example, row.judgment) for row in rows])
-        )
+        judged = [(row.example, row.judgment) for row in rows]
+        scores = asyncio.run(Usefulness(judge)(judged))
         assert [row.rank for row in rows] == pytest.approx(scores, abs=1e-12)
         with world.server_of(client).store.read() as connection:
             served = queued_next(connection, "tone", "Ana", n=12)
         order = [case.case_id for case in served if not case.held_out]
-        first = next_cases(judge, cases(12), n=1).cases[0].id
+        first = next_cases(judge, numbered(12), n=1).cases[0].id
         assert (order[0], first) == ("c-7", "c-7")
         assert order != sorted(order, key=lambda name: int(name[2:]))
 
 
-def test_what_waits_for_somebody_is_what_is_left_for_them(shared: world.Shared) -> None:
-    owner = shared.signed_in("owner")
-    put_in(owner, cases(3))
-    answer(shared.signed_in("Ana"), "c-0", value="true")
-    ben = Expert(shared, "Ben")
+def test_what_waits_for_somebody_is_what_is_left_for_them(
+    owner: TestClient, ana: Expert, ben: Expert
+) -> None:
+    put_in(owner, numbered(3))
+    answer(ana.client, "c-0", value="true")
     assert "Case 1 of 2" in ben.client.get(REVIEW).text

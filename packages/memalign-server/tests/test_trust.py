@@ -1,4 +1,5 @@
-"""The page Trust: one sentence from the cases held out, and nothing of a case that the reader has not answered."""
+"""The page Trust: one sentence from the cases held out, and nothing of a case that the reader
+has not answered."""
 
 from __future__ import annotations
 
@@ -161,7 +162,10 @@ def test_the_number_before_teaching_stands_beside_it_and_goes_with_its_question(
             == "On 12 cases it had never learned from, it agreed with you on 9."
         )
         assert "Before you taught it: 25% of 12." in page(client)
-        chart = 'aria-label="Before: 25 percent, between 7 and 57 is likely. Now: 75 percent, between 43 and 93 is likely."'
+        chart = (
+            'aria-label="Before: 25 percent, between 7 and 57 is likely. '
+            'Now: 75 percent, between 43 and 93 is likely."'
+        )
         assert chart in client.get(TRUST).text
         figures = client.get(f"{TRUST}/figures.json").json()["held_out_cases"]
         assert (figures["before_teaching"]["agreed"], figures["now"]["agreed"]) == (

@@ -8,11 +8,14 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from sqlalchemy import select
 
+from memalign_server.store import Store
+from memalign_server.store.tables import reviews
 from server_support import world
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, Page, Route
 
 CHROMIUM = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))),
@@ -20,6 +23,7 @@ CHROMIUM = next(
 )
 REVIEW = "/judges/tone/review"
 LATE = f"{REVIEW}?case=late"
+SETUP = "/judges/tone/setup?open="
 SCRIPT_ERRORS: list[str] = []
 
 
@@ -27,7 +31,8 @@ SCRIPT_ERRORS: list[str] = []
 def launched() -> Iterator[Browser]:
     if CHROMIUM is None:
         pytest.skip(
-            "no Chromium here: the pages are not tested in a browser; install the distribution's chromium"
+            "no Chromium here: the pages are not tested in a browser; "
+            "install the distribution's chromium"
         )
     from playwright.sync_api import sync_playwright
 
@@ -64,16 +69,16 @@ def enter(page: Page, url: str, name: str, back: str = "/") -> None:
 
 
 def until(page: Page, expression: str) -> None:
-    """Wait for JavaScript to be true; the page's policy lets no script evaluate a text, so it is requested from here."""
+    """Wait for JavaScript to be true; the page's policy lets no script evaluate a text, so it
+    is requested from here."""
     from playwright.sync_api import Error
 
     def is_true() -> bool:
         try:
             return bool(page.evaluate(expression))
         except Error as error:
-            if (
-                "context" not in error.message
-            ):  # of a page that another is taking the place of
+            # Another page may be taking the place of this one.
+            if "context" not in error.message:
                 raise
             return False
 
@@ -87,6 +92,24 @@ def wait_for(page: Page, happened: Callable[[], bool], what: str = "it") -> None
             return
         page.wait_for_timeout(50)
     raise AssertionError(f"never true: {what}")
+
+
+def hold_back(page: Page, address: str) -> list[Route]:
+    """Hold the next request back that goes to such an address; it is in the list then."""
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    page.route(address, hold, times=1)
+    return held
+
+
+def answers_in(url: str) -> dict[tuple[str, str], Any]:
+    """The answers that a registry's server has, by case and person."""
+    with Store(url).read() as connection:
+        rows = connection.execute(select(reviews).where(reviews.c.state != "undone"))
+        return {(row.case_id, row.person): row for row in rows}
 
 
 def answered(page: Page, key: str) -> None:
@@ -104,7 +127,9 @@ def words_saved(page: Page) -> None:
     page.wait_for_selector("#foot :text('Words saved'):visible")
 
 
-OUTSIDE = """[...document.querySelectorAll('main :is(button, .button):not(.quiet)')].filter(button => {
+OUTSIDE = """[
+  ...document.querySelectorAll('main :is(button, .button):not(.quiet)'),
+].filter(button => {
     const column = button.closest('.page-720, .page-960, .wide');
     if (!column || !button.offsetParent) return false;
     const padding = parseFloat(getComputedStyle(column).paddingLeft);
@@ -114,14 +139,15 @@ OUTSIDE = """[...document.querySelectorAll('main :is(button, .button):not(.quiet
 
 
 def faults_of(page: Page) -> list[str]:
-    """What axe finds on a page, whether it is too wide, and buttons that stand out of their column."""
+    """What axe finds on a page, whether it is too wide, and buttons that stand out of their
+    column."""
     from axe_playwright_python.sync_playwright import Axe
 
-    violations = Axe().run(page).response["violations"]
-    faults = [
-        f"{page.url} {fault['id']}: {[node['html'][:200] for node in fault['nodes'][:3]]}"
-        for fault in violations
-    ]
-    faults += [f"{page.url} is out of line: {html}" for html in page.evaluate(OUTSIDE)]
-    is_narrow = page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    return faults if is_narrow else [*faults, f"{page.url} is too wide"]
+    faults = []
+    for fault in Axe().run(page).response["violations"]:
+        faults.append(f"{page.url} {fault['id']}: {fault['nodes']}"[:1000])
+    for html in page.evaluate(OUTSIDE):
+        faults.append(f"{page.url} is out of line: {html}")
+    if page.evaluate("document.documentElement.scrollWidth > innerWidth"):
+        faults.append(f"{page.url} is too wide")
+    return faults

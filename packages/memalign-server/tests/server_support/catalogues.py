@@ -1,4 +1,5 @@
-"""How Babel finds the sentences of the library that pages show: babel.cfg names these extractors and the files."""
+"""How Babel finds the sentences of the library that pages show: babel.cfg names these
+extractors and the files."""
 
 from __future__ import annotations
 

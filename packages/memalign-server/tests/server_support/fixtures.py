@@ -35,7 +35,8 @@ NONE = 4
 
 @pytest.fixture(autouse=True)
 def draws(monkeypatch: pytest.MonkeyPatch) -> Callable[[int | None], None]:
-    """No case is held out by chance, so that a test can teach any; it may choose which of four is, or None for chance."""
+    """No case is held out by chance, so that a test can teach any; it may choose which of four
+    is, or None for chance."""
 
     def draw(place: int | None) -> None:
         by_chance = randbelow if place is None else lambda n: min(place, n)
@@ -75,7 +76,8 @@ def shared(place: str) -> Iterator[world.Shared]:
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """A registry with a judge and five judged cases, of which none is held out, on each database."""
+    """A registry with a judge and five judged cases, of which none is held out, on each
+    database."""
     with world.database(request.param, tmp_path) as url:
         world.opened(url).create(world.judge("tone"))
         with world.client(url, script=world.turning) as client:
@@ -92,7 +94,8 @@ def launched() -> Iterator[Browser]:
 
 @pytest.fixture
 def chromium(launched: Browser) -> Iterator[Browser]:
-    """The browser of all tests of a file; the pages of a test close with it, or they would go on asking its server."""
+    """The browser of all tests of a file; the pages of a test close with it, or they would go
+    on asking its server."""
     yield launched
     for context in launched.contexts:
         context.close()

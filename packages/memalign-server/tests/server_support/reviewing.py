@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from html import unescape
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -49,17 +49,38 @@ CASES: list[RawRow] = [
 FEEDBACK = [{**row, "source": "ana"} for row in world.ROWS]
 
 
+def numbered(number: int) -> list[RawRow]:
+    """So many cases, whose ids are c-0, c-1 and so on."""
+    cases = list[RawRow]()
+    for n in range(number):
+        cases.append(
+            {"id": f"c-{n}", "inputs": f"Question {n}?", "outputs": f"Reply {n}."}
+        )
+    return cases
+
+
+def upload(
+    client: TestClient,
+    text: str | bytes,
+    name: str = "june.csv",
+    *,
+    what: str = "cases",
+    judge: str = "tone",
+    **form: Any,
+) -> Any:
+    """Send a file as the page does: to show it, or to add its cases."""
+    path = f"/judges/{judge}/setup/cases"
+    file = {"file": (name, text)}
+    data = {"what": what, **form}
+    return client.post(path, files=file, data=data, follow_redirects=False)
+
+
 def put_in(
-    client: TestClient, cases: list[RawRow] | None = None, *, judge: str = "tone"
+    client: TestClient, cases: Sequence[RawRow] = CASES, *, judge: str = "tone"
 ) -> None:
     """Upload cases and wait until they are judged."""
-    lines = "\n".join(json.dumps(case) for case in (CASES if cases is None else cases))
-    file = {"file": ("cases.jsonl", lines)}
-    path = f"/judges/{judge}/setup/cases"
-    answer = client.post(
-        path, files=file, data={"what": "cases"}, follow_redirects=False
-    )
-    assert answer.status_code == 303, answer.text
+    lines = "\n".join(map(json.dumps, cases))
+    expect(upload(client, lines, "cases.jsonl", judge=judge), 303)
     wait(client, judge)
 
 
@@ -76,11 +97,10 @@ def shows(page: str, *words: str) -> None:
 
 
 def words_of(html: str) -> str:
-    """The words of a page, in their order."""
-    main = html.partition("<main")[2].partition(">")[2].partition("</main>")[0]
-    return " ".join(
-        unescape(re.sub(r"<svg.*?</svg>|<[^>]+>", " ", main, flags=re.DOTALL)).split()
-    )
+    """The words of a page or of a part of one, in their order."""
+    main = re.sub(r".*<main[^>]*>|</main>.*", "", html, flags=re.DOTALL)
+    text = re.sub(r"<svg.*?</svg>|<[^>]+>", " ", main, flags=re.DOTALL)
+    return " ".join(unescape(text).split())
 
 
 def eventually(happened: Callable[[], T | None]) -> T:
@@ -98,13 +118,26 @@ def wait(client: TestClient, judge: str = "tone") -> None:
     eventually(lambda: not jobs.recent(judge, active=True))
 
 
+def work(client: TestClient, page: str, *, judge: str = "tone", **fields: Any) -> str:
+    """Press a button that begins a job; the page to which it leads once that has ended."""
+    begun = post(client, f"/judges/{judge}/{page}", **fields)
+    expect(begun, 303)
+    wait(client, judge)
+    return str(client.get(begun.headers["location"]).text)
+
+
+def call(client: Any, path: str, **body: Any) -> Any:
+    """Ask the API for something about the judge."""
+    return client.post(f"/api/v1/judges/tone/{path}", json=body)
+
+
 def ended(client: Any, job: dict[str, Any]) -> dict[str, Any]:
     """A job as the API shows it, once it has ended."""
 
+    path = f"/api/v1/judges/{job['judge']}/jobs/{job['id']}"
+
     def found() -> dict[str, Any] | None:
-        shown: dict[str, Any] = client.get(
-            f"/api/v1/judges/{job['judge']}/jobs/{job['id']}"
-        ).json()
+        shown: dict[str, Any] = client.get(path).json()
         return shown if shown["state"] in ("done", "failed") else None
 
     return eventually(found)
@@ -112,26 +145,27 @@ def ended(client: Any, job: dict[str, Any]) -> dict[str, Any]:
 
 def learned(client: TestClient) -> dict[str, str]:
     """The state of each piece of feedback, by its key."""
-    memory = world.server_of(client).judges.latest("tone").judge.memory
-    return {str(entry.key): entry.state for entry in memory.ledger()}
+    ledger = world.judge_of(client).memory.ledger()
+    return {str(entry.key): entry.state for entry in ledger}
 
 
 def job_ended(jobs: Jobs, job: str) -> Job:
-    return eventually(
-        lambda: found if (found := jobs.find(job)) is not None and found.ended else None
-    )
+    def found() -> Job | None:
+        shown = jobs.find(job)
+        return shown if shown is not None and shown.ended else None
+
+    return eventually(found)
 
 
 def hold_out(client: TestClient, *cases: str) -> None:
     """Let these cases be held out, and no others."""
-    world.change(
-        client,
-        queue.update().values(held_out=case((queue.c.case_id.in_(cases), 1), else_=0)),
-    )
+    chosen = case((queue.c.case_id.in_(cases), 1), else_=0)
+    world.change(client, queue.update().values(held_out=chosen))
 
 
 def post(client: TestClient, path: str, *, parts: bool = False, **fields: Any) -> Any:
-    """Send a form of a page as a person does who presses its button; `parts` as the page's script does."""
+    """Send a form of a page as a person does who presses its button; `parts` as the page's
+    script does."""
     headers = {"x-part": "true"} if parts else {}
     return client.post(path, data=fields, headers=headers, follow_redirects=False)
 
@@ -139,9 +173,8 @@ def post(client: TestClient, path: str, *, parts: bool = False, **fields: Any) -
 def card(page: Any) -> dict[str, Any]:
     """The hidden fields of the form on a page's first card."""
     text = page if isinstance(page, str) else page.text
-    fields = re.findall(
-        r'name="(case|content|form|revision|answer)" value="([^"]*)"', text
-    )
+    names = "case|content|form|revision|answer"
+    fields = re.findall(rf'name="({names})" value="([^"]*)"', text)
     return {name: unescape(value) for name, value in fields}
 
 
@@ -149,10 +182,9 @@ def answer(
     client: TestClient, case_id: str, *, judge: str = "tone", **said: Any
 ) -> Any:
     """Open a case and send its form, as the page's script does."""
-    shown = card(
-        client.get(f"/judges/{judge}/review", params={"case": case_id, "front": "true"})
-    )
-    return send(client, shown, judge=judge, **said)
+    query = {"case": case_id, "front": "true"}
+    page = client.get(f"/judges/{judge}/review", params=query)
+    return send(client, card(page), judge=judge, **said)
 
 
 def send(

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 
 
 class Browser(TestClient):
-    """A client that sends with a form what the page's script sends: a person has pressed the button there."""
+    """A client that sends with a form what the page's script sends: a person has pressed the
+    button there."""
 
     def request(self, method: str, url: Any, **options: Any) -> Any:
         """Send a request, by hand unless the test says what its header is."""
@@ -78,7 +79,8 @@ def serve_command(url: str) -> list[str]:
 
 
 def answer(request: ChatRequest) -> dict[str, Any]:
-    """A model that passes every reply, and finds one rule in each piece of feedback that has words."""
+    """A model that passes every reply, and finds one rule in each piece of feedback that has
+    words."""
     properties = request.schema["properties"]
     if "changes" not in properties:
         return {"rationale": "It answers the question.", "value": True}
@@ -96,6 +98,18 @@ def turning(request: ChatRequest) -> dict[str, Any]:
             "sympathy" not in request.system.lower() or "glad" in request.user.lower()
         )
     return verdict
+
+
+def with_conflict(reply: dict[str, Any]) -> dict[str, Any]:
+    """An answer that finds the first two comments that it adds to contradict each other."""
+    if "changes" not in reply:
+        return reply
+    labels = list[str]()
+    for change in reply["changes"]:
+        if change["action"] == "ADD":
+            labels.append(change["feedback"][0])
+    conflict = {"feedback": labels[:2], "about": "sorry"}
+    return reply | {"conflicts": [conflict] if len(labels) > 1 else []}
 
 
 def models(script: Any = answer) -> list[Any]:
@@ -130,7 +144,8 @@ def judge(name: str, *, model: str = "scripted") -> Judge:
 
 
 def server(place: str | Path, *, script: Any = answer, **settings: Any) -> FastAPI:
-    """The application over the registry at a URL or in a folder, which is made where it is not there."""
+    """The application over the registry at a URL or in a folder, which is made where it is
+    not there."""
     return create_app(Settings(registry=_url(place), **settings), models=models(script))
 
 
@@ -151,6 +166,11 @@ def client(place: str | Path, *, headers: Any = None, **options: Any) -> TestCli
 
 def server_of(client: TestClient) -> Server:
     return client.app.state.server  # type: ignore[attr-defined,no-any-return]  # a FastAPI
+
+
+def judge_of(client: TestClient) -> Judge[Any]:
+    """The latest version of the judge `tone`."""
+    return server_of(client).judges.latest("tone").judge
 
 
 def registry_of(client: TestClient) -> Registry:
@@ -183,7 +203,8 @@ def answer_row(client: TestClient, case: str, person: str = "local") -> Any:
 
 
 def tables_with(url: str, *words: str) -> set[str]:
-    """Table and column of every value in the database that holds one of the words, in whatever case."""
+    """Table and column of every value in the database that holds one of the words, in
+    whatever case."""
     columns = set[str]()
     metadata = MetaData()
     with opened(url)._database.read() as connection:
@@ -191,12 +212,10 @@ def tables_with(url: str, *words: str) -> set[str]:
         for table in metadata.sorted_tables:
             for row in connection.execute(select(table)).mappings():
                 for column, value in row.items():
-                    data = (
-                        bytes(value)
-                        if isinstance(value, bytes | memoryview)
-                        else str(value).encode()
-                    )
-                    if any(word.lower().encode() in data.lower() for word in words):
+                    text = str(value)
+                    if isinstance(value, bytes | memoryview):
+                        text = bytes(value).decode("utf-8", "replace")
+                    if any(word.lower() in text.lower() for word in words):
                         columns.add(f"{table.name}.{column}")
     return columns
 
@@ -204,8 +223,9 @@ def tables_with(url: str, *words: str) -> set[str]:
 def link(url: str, name: str, role: Role = Role.OWNER) -> str:
     """The path of a new personal link of somebody, who is added where that is needed."""
     with Store(url).write() as connection:
-        ids = [row.id for row in list_people(connection) if row.name == name]
-        return f"/join/{make_link(connection, ids[0] if ids else add_person(connection, name, role))}"
+        ids = {row.name: row.id for row in list_people(connection)}
+        person = ids.get(name) or add_person(connection, name, role)
+        return f"/join/{make_link(connection, person)}"
 
 
 class Shared:
