@@ -164,11 +164,9 @@ RULE = "say sorry first"
 
 def obedient(body: Body) -> Any:
     """Do what the prompt says, and propose what the feedback asks for, as a good model does."""
-    name = ((body.get("response_format") or {}).get("json_schema") or {}).get(
-        "name", ""
-    )
+    kind = kind_of(body)
     text = system_of(body) + user_of(body)
-    if name == "changes":
+    if kind == "changes":
         change = {
             "action": "ADD",
             "feedback": ["F1"],
@@ -176,10 +174,10 @@ def obedient(body: Body) -> Any:
             "guideline": "",
         }
         return {"changes": [change], "conflicts": []}
-    if name == "judgment":
+    if kind == "judgment":
         return verdict_on(user_of(body).rpartition("Now judge this item:")[2])
     in_json = bool(body.get("response_format"))
-    if "instruction" in text and "feedback" in text.lower():
+    if kind == "proposal":
         new = "Answer briefly."
         if RULE in text:
             new = f"Answer the query. If the customer is upset, {RULE}."
@@ -192,11 +190,12 @@ def obedient(body: Body) -> Any:
 
 
 def kind_of(body: Body) -> str:
-    """What a request of the optimizer is for."""
+    """What a request is for: changes, a judgment, the optimizer's proposal, or a reply."""
     format_ = body.get("response_format") or {}
+    name = str((format_.get("json_schema") or {}).get("name"))
+    if name in ("changes", "judgment"):
+        return name
     text = system_of(body) + user_of(body)
-    if (format_.get("json_schema") or {}).get("name") == "judgment":
-        return "judgment"
     proposes = "instruction" in text and "feedback" in text.lower()
     return "proposal" if proposes else "reply"
 

@@ -1,4 +1,4 @@
-"""The pages in a real Chromium: a new expert's first day, times, Set up and erasing."""
+"""The pages in a real Chromium: a new expert's first day, times, and Set up."""
 
 from __future__ import annotations
 
@@ -138,32 +138,6 @@ def test_a_time_is_in_the_readers_zone_and_language(
     until(page, "document.querySelector('time').textContent.includes('GMT+9')")
     assert str(page.get_attribute("time", "datetime")).endswith("+00:00")
     assert " de " in page.inner_text("time")
-
-
-def test_a_customer_is_found_everywhere_and_erased(page: Page) -> None:
-    page.goto(f"{SETUP}erase")
-    page.fill("input[name=matching]", "THREE WEEKS LATE")
-    page.click("button:has-text('Find everywhere')")
-    page.wait_for_selector("text=Found: 1 case")
-    assert "three" not in page.url.lower()
-    page.uncheck("input[name=tick]")
-    page.wait_for_selector("#ticks button:disabled")
-    page.check("input[name=tick]")
-    page.click("summary:has-text('Erase for good: 1 case')")
-    page.click("button:has-text('Yes, erase it for good')")
-    page.wait_for_selector("text=We searched again afterwards: 0 left.")
-    assert "three weeks late" not in page.content().lower().replace(
-        'value="three weeks late"', ""
-    )
-    assert "/receipts/" in page.url
-    page.fill("#reference", "DSR 118")
-    with page.expect_response(lambda answer: answer.request.method == "POST"):
-        page.press("#reference", "Tab")
-    page.reload()
-    assert page.input_value("#reference") == "DSR 118"
-    page.emulate_media(media="print")
-    assert page.is_hidden("nav")
-    assert page.is_hidden("text=Save as PDF")
 
 
 def test_taking_a_batch_out_leaves_its_time_on_one_line(page: Page) -> None:

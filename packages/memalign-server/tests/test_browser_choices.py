@@ -316,23 +316,36 @@ def test_an_erasure_asks_once_marks_what_it_found_and_its_receipt_is_listed(
     page = of(chromium, team, "Olga", f"{SETUP}erase")
     page.fill("input[name=matching]", "PORTO")
     page.click("button:has-text('Find everywhere')")
-    page.wait_for_selector("text=Found:")
-    assert page.url.endswith("open=erase")
+    page.wait_for_selector("text=Found: 1 case")
+    assert page.url.endswith("open=erase"), "no address has the word"
     assert page.locator("mark").all_inner_texts() == ["Porto", "Porto"]
-    assert page.locator("[name=tick]:checked").count() == 1, (
-        "a longer word is listed and has no tick"
-    )
+    # A longer word is listed and has no tick.
+    assert page.locator("[name=tick]:checked").count() == 1
+    page.uncheck("input[name=tick]:checked")
+    page.wait_for_selector("#ticks button:disabled")
+    page.check("input[name=tick] >> nth=0")
     page.click("summary:has-text('Erase for good: 1 case')")
     page.wait_for_timeout(200)
     assert "/receipts/" not in page.url
     page.click("button:has-text('Yes, erase it for good')")
-    page.wait_for_selector("text=1 case")
     page.wait_for_selector("dt:has-text('Erased')")
+    assert "1 case" in page.inner_text("main")
+    a_receipt_keeps_its_reference_and_is_printed_alone(page)
+    assert "mushroom" in str(registry.load("tone").memory.guidelines)
+
+
+def a_receipt_keeps_its_reference_and_is_printed_alone(page: Page) -> None:
+    page.fill("#reference", "DSR 118")
+    with page.expect_response(lambda answer: answer.request.method == "POST"):
+        page.press("#reference", "Tab")
     page.goto(f"{SETUP}erase")
     page.click("summary:has-text('Earlier erasures')")
     page.click("a[href*='/receipts/']")
-    page.wait_for_selector("h1")
-    assert "mushroom" in str(registry.load("tone").memory.guidelines)
+    page.wait_for_selector("#reference")
+    assert page.input_value("#reference") == "DSR 118"
+    page.emulate_media(media="print")
+    assert page.is_hidden("nav")
+    assert page.is_hidden("text=Save as PDF")
 
 
 class Refusing(BaseHTTPRequestHandler):

@@ -95,38 +95,33 @@ def test_words_are_there_again_on_any_machine_and_for_nobody_else(
         has_words(page)
 
 
+def saved(page: Page, url: str, words: str) -> None:
+    """Wait until the server has these words about the case `late`."""
+    wait_for(page, lambda: answers_in(url)["late", "local"].rationale == words)
+
+
 def test_words_are_sent_when_the_page_is_left_at_once(page: Page, url: str) -> None:
     page.goto(LATE)
     answered(page, "n")
-    ways: tuple[Any, ...] = (
-        page.reload,
-        page.go_back,
-        partial(page.click, "nav a:has-text('Trust')"),
-    )
-    for place, leave in enumerate(ways):
+    ways: dict[str, Any] = {
+        "Loaded again.": page.reload,
+        "Gone back.": page.go_back,
+        "Gone on.": partial(page.click, "nav a:has-text('Trust')"),
+    }
+    for written, leave in ways.items():
         page.goto("/judges/tone/trust")
         page.goto(LATE)
         page.fill(FIELD, "")
-        type_words(page, f"{WORDS} {place}")
+        type_words(page, written)
         leave()
-        written = f"{WORDS} {place}"
-
-        def saved(written: str = written) -> bool:
-            return bool(answers_in(url)["late", "local"].rationale == written)
-
-        wait_for(page, saved)
+        saved(page, url, written)
     page.goto(LATE)
     page.evaluate(
         "Object.defineProperty(document, 'visibilityState', { value: 'hidden' })"
     )
     type_words(page, " Or rather not.")
     page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
-    wait_for(
-        page,
-        lambda: (
-            answers_in(url)["late", "local"].rationale == f"{WORDS} 2 Or rather not."
-        ),
-    )
+    saved(page, url, "Gone on. Or rather not.")
     until(page, NOTHING_UNSAVED)
     page.fill(FIELD, WORDS)  # what is shortened after a look elsewhere stays short
     words_saved(page)
@@ -136,32 +131,29 @@ def test_words_are_sent_when_the_page_is_left_at_once(page: Page, url: str) -> N
 
 
 def test_words_go_with_their_answer_through_next_and_back(page: Page, url: str) -> None:
-    posts: list[str] = []
-    page.on(
-        "request",
-        lambda request: posts.append(request.url) if request.method == "POST" else None,
-    )
+    methods: list[str] = []
+    page.on("request", lambda request: methods.append(request.method))
     page.goto(LATE)
     hold_down(page, "n", ".foot.back")
-    assert len(posts) == 1, "a key that is held down is pressed once"
+    # A key that is held down is pressed once.
+    assert methods.count("POST") == 1
     page.fill(FIELD, "")  # where its repeats were typed
     type_words(page, "yes, y 1 2")
     page.keyboard.press("Shift+Enter")
     page.keyboard.type("k")
     words_saved(page)
-    has_words(page, words := "yes, y 1 2\nk")
-    assert {name: row.value for name, row in answers_in(url).items()} == {
-        ("late", "local"): False
-    }, "no key is a verdict"
+    words = "yes, y 1 2\nk"
+    has_words(page, words)
+    (answer,) = answers_in(url).values()
+    assert answer.value is False, "no key is a verdict"
     page.click("button:has-text('Back')")
     page.wait_for_selector("button[aria-pressed=true]:has-text('No')")
     assert "It answers the question." not in page.content(), "Back turns the foot first"
     answered(page, "y")
     has_words(page, words)
     hold_down(page, "Enter", "#foot:not(.back)")
-    assert [
-        (row.state, row.value, row.rationale) for row in answers_in(url).values()
-    ] == [("answered", True, words)]
+    (answer,) = answers_in(url).values()
+    assert (answer.state, answer.value, answer.rationale) == ("answered", True, words)
     assert "Case 2 of 5" in page.inner_text("main")
     page.go_back()
     has_words(page, words)
@@ -203,9 +195,8 @@ def test_an_answer_in_words_waits_in_its_tab_until_it_is_saved(
     until(page, f"document.querySelector({ANSWER!r})?.value === ''")
     page.go_back()
     until(page, f"document.querySelector({ANSWER!r})?.value === 'Warm'")
-    assert [row.state for row in answers_in(url).values()] == ["skipped"], (
-        "nothing saves it but the person"
-    )
+    (answer,) = answers_in(url).values()
+    assert answer.state == "skipped", "nothing saves it but the person"
     page.click("button:has-text('Save')")
     page.wait_for_selector(".foot.back")
     until(
@@ -270,19 +261,13 @@ def test_words_outlive_a_dead_server(
     if button:
         page.hover(f"button:has-text('{button}')")
         page.mouse.down()
-    page.wait_for_selector(
-        f"#line:has-text('{NO_CONNECTION}')"
-    )  # it comes while the button is held down
+    # It comes while the button is held down.
+    page.wait_for_selector(f"#line:has-text('{NO_CONNECTION}')")
     if button:
         page.mouse.up()
         going_on = f'"go":"{button.lower()}"'
-        wait_for(
-            page,
-            lambda: (
-                going_on
-                in str(page.evaluate("JSON.stringify(localStorage)")).replace("\\", "")
-            ),
-        )
+        kept = "JSON.stringify(localStorage).replaceAll('\\\\', '')"
+        until(page, f"{kept}.includes({going_on!r})")
     has_words(page)
     with browser.served(url, int(address.rpartition(":")[2])):
         page.wait_for_selector(then)
@@ -340,8 +325,9 @@ def test_what_is_refused_says_so_and_is_kept(page: Page, url: str) -> None:
         page.reload()
         has_words(page)
         until(page, NOTHING_UNSAVED)
-    assert {row.rationale or row.draft for row in answers_in(url).values()} == {WORDS}
-    assert {row.value for row in answers_in(url).values()} == {False}
+    for row in answers_in(url).values():
+        assert (row.rationale or row.draft) == WORDS
+        assert row.value is False
 
 
 REFUSALS = {
@@ -367,9 +353,8 @@ def test_answers_are_never_somebody_elses(page: Page, people: str) -> None:
     page.keyboard.press("n")
     page.wait_for_selector(f"#line:has-text('{NO_CONNECTION}')")
     page.goto("/account")
-    page.wait_for_selector(
-        f"#line:has-text('{NO_CONNECTION}')"
-    )  # it is told before somebody signs out
+    # It is told before somebody signs out.
+    page.wait_for_selector(f"#line:has-text('{NO_CONNECTION}')")
     sign_out(page)
     page.unroute_all()
     enter(page, people, "ben", REVIEW)
@@ -382,6 +367,5 @@ def test_answers_are_never_somebody_elses(page: Page, people: str) -> None:
     sign_out(page)
     enter(page, people, "ana", f"{REVIEW}?case=lamp")
     page.wait_for_selector(".foot.back")
-    assert answers_in(people).keys() == {
-        (case, "ana") for case in ("late", "twice", "lamp")
-    }
+    three = {("late", "ana"), ("twice", "ana"), ("lamp", "ana")}
+    assert answers_in(people).keys() == three

@@ -99,7 +99,7 @@ class Site:
     def learn(self, *rows: RawRow) -> None:
         self.registry().align("tone", rows)
 
-    def erase(self, *keys: str, **selection: str) -> Receipt:
+    def erase(self, *keys: str, **selection: Any) -> Receipt:
         return self.registry().erase("tone", keys, **selection)
 
     def answer(self, case: str, value: str, words: str) -> None:
@@ -221,7 +221,7 @@ def test_all_that_one_person_said_leaves_no_name(site: Site) -> None:
     jobs = site.jobs()
     ended = jobs.start("align", "tone", {}, asked_by="philippa")
     jobs.end(ended.id, "done", result={"judgments": []})
-    waiting = {
+    waiting: dict[str, dict[str, Any]] = {
         "try": {
             "guideline": "g-1",
             "text": "Show sympathy.",
@@ -384,7 +384,7 @@ def test_the_same_counts_stand_before_and_after(
     every = ticks(site.found("zoltan"))
     assert "case:thanks" not in every, "it does not hold the name"
     chosen = [tick for tick in [*every, "case:thanks"] if tick.startswith(kinds)]
-    form = {"matching": "zoltan", "tick": chosen}
+    form: dict[str, Any] = {"matching": "zoltan", "tick": chosen}
     button = post(site.client, "/judges/tone/erase/ticks", **form)
     shows(words_of(button.text), f"Erase for good: {goes} It cannot")
     shows(words_of(site.erased(**form)), f"Erased {goes} In force now")
@@ -406,8 +406,9 @@ def test_a_case_without_a_tick_stays_though_nobody_speaks_of_it_any_more(
     assert row.example.outputs == THANKS["outputs"]
 
 
-def test_an_expert_leaves_team_and_memory_in_one_job(shared: world.Shared) -> None:
-    owner = shared.signed_in("owner")
+def test_an_expert_leaves_team_and_memory_in_one_job(
+    shared: world.Shared, owner: TestClient
+) -> None:
     ana = shared.signed_in("Ana")
     for judge in ("tone", "other"):
         put_in(owner, OTHERS, judge=judge)
@@ -431,13 +432,15 @@ def test_an_expert_leaves_team_and_memory_in_one_job(shared: world.Shared) -> No
     assert written.items() <= job.result.items()
 
 
-def test_nobody_leaves_with_words_that_have_no_tick(shared: world.Shared) -> None:
-    owner = shared.signed_in("owner")
+def test_nobody_leaves_with_words_that_have_no_tick(
+    shared: world.Shared, owner: TestClient
+) -> None:
     ana = shared.signed_in("Ana")
     put_in(owner, OTHERS)
     answer(ana, "late", value="false", rationale="It is cold to her.")
     found = ticks(post(owner, "/judges/tone/find", matching="ana").text)
-    form = {"matching": "ana", "tick": [tick for tick in found if "member" in tick]}
+    member = [tick for tick in found if "member" in tick]
+    form: dict[str, Any] = {"matching": "ana", "tick": member}
     says = "Ana leaves with all that they said"
     expect(post(owner, "/judges/tone/erase/ticks", **form), 200, says)
     expect(post(owner, "/judges/tone/erase", **form), 422, says)
@@ -446,8 +449,8 @@ def test_nobody_leaves_with_words_that_have_no_tick(shared: world.Shared) -> Non
 
 def test_a_member_who_said_nothing_leaves_and_the_last_owner_does_not(
     shared: world.Shared,
+    owner: TestClient,
 ) -> None:
-    owner = shared.signed_in("owner")
     page = post(owner, "/judges/tone/find", matching="reviewer").text
     receipt = work(owner, "erase", matching="reviewer", tick=ticks(page))
     shows(receipt, "Erased for good", "0 left", "1 member of the team")
@@ -560,8 +563,8 @@ def test_what_a_judge_says_that_was_erased_from_meanwhile_is_not_kept(
 
 def test_a_deleted_judge_leaves_no_row_and_its_heir_nothing(
     shared: world.Shared,
+    owner: TestClient,
 ) -> None:
-    owner = shared.signed_in("owner")
     url = shared.server.registry.url
     put_in(owner, CASES[:3], judge="other")
     words = "Mrs Okafor reads no date."

@@ -204,8 +204,8 @@ def test_words_become_a_sentence_and_a_number(site: Site) -> None:
 
 def test_whoever_reviews_on_always_has_the_new_versions_verdict(taught: Site) -> None:
     with taught.server.store.read() as connection:
-        for person in ("ben", "local"):
-            coming = next_cases(connection, "tone", person, n=12)
+        ahead = next_cases(connection, "tone", "local", n=12)
+        for coming in (ahead, next_cases(connection, "tone", "ben", n=12)):
             assert [case.version for case in coming] == [2] * 12
             assert any(case.held_out for case in coming)
         turned = turned_unanswered(connection, "tone", "local", most=200)
@@ -217,7 +217,7 @@ def test_whoever_reviews_on_always_has_the_new_versions_verdict(taught: Site) ->
     # A taught case is judged with itself hidden.
     judgment = taught.case("c9").judgment
     assert (judgment.value, judgment.decided_by) == (False, "model")
-    what_waits_is_judged_once(taught, [case.case_id for case in coming[1:]])
+    what_waits_is_judged_once(taught, [case.case_id for case in ahead[1:]])
 
 
 def what_waits_is_judged_once(taught: Site, waiting: list[str]) -> None:

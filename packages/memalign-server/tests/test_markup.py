@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from fastapi.testclient import TestClient
     from playwright.sync_api import Browser, Page, Request
 
     from memalign.models.base import ChatRequest
@@ -237,8 +238,8 @@ def fill_set_up(watch: Watch) -> None:
 
 def test_an_answer_in_json_begins_no_tag_and_a_form_forges_no_hand(
     shared: world.Shared,
+    owner: TestClient,
 ) -> None:
-    owner = shared.signed_in("owner")
     put_in(owner)
     kept = post(
         owner, "/judges/tone/review/words", parts=True, case="late", words=HOSTILE

@@ -20,6 +20,7 @@ from server_support import world
 from server_support.reviewing import (
     CASES,
     answer,
+    call,
     card,
     ended,
     expect,
@@ -29,8 +30,10 @@ from server_support.reviewing import (
     put_in,
     send,
     shows,
+    upload,
     wait,
     words_of,
+    work,
 )
 
 if TYPE_CHECKING:
@@ -46,24 +49,20 @@ def replace(client: TestClient, case: dict[str, Any], *, by: str = "file") -> An
     """Take a case out and put another one in under its id; what the server says of that."""
     post(client, f"{PAGE}/take-out", case=case["id"])
     if by == "api":
-        body = {"cases": [case]}
-        return ended(client, client.post("/api/v1/judges/tone/cases", json=body).json())
-    lines = {"file": ("again.jsonl", json.dumps(case))}
-    path = "/judges/tone/setup/cases"
-    page = client.post(path, files=lines, data={"what": "cases"})
+        return ended(client, call(client, "cases", cases=[case]).json())
+    page = upload(client, json.dumps(case), "again.jsonl")
     wait(client)
-    return page
+    return client.get(page.headers["location"])
 
 
 def test_blanks_around_an_id_pass_no_other_text(queued: TestClient) -> None:
     for case_id in ("late", " late ", "late\n"):
         said = {**OTHER, "id": case_id, "value": False, "source": "ana"}
-        path = "/api/v1/judges/tone/align"
-        refused = queued.post(path, json={"feedback": [said]})
-        assert refused.status_code == 409
+        refused = call(queued, "align", feedback=[said])
+        expect(refused, 409)
         assert refused.json()["changed"] == ["late"]
         hold_out(queued, "late")
-        refused = queued.post(path, json={"feedback": [said]})
+        refused = call(queued, "align", feedback=[said])
         assert refused.json()["held_out"] == ["late"]
         hold_out(queued)
 
@@ -75,8 +74,7 @@ def test_a_kind_of_answer_stays_where_an_answered_text_was_replaced(
     question = {"question": "Is it warm?", "kind": "int:1..5", "model": "scripted"}
     for case in (LATE, OTHER):
         replace(queued, case)
-        page = queued.post("/judges/tone/setup/question", data=question)
-        assert page.status_code == 422
+        expect(post(queued, "/judges/tone/setup/question", **question), 422)
 
 
 def test_a_choice_on_one_text_leaves_what_was_learned_of_another(
@@ -87,8 +85,7 @@ def test_a_choice_on_one_text_leaves_what_was_learned_of_another(
     world.registry_of(queued).align("tone", [said])
     chosen = queue.update().where(queue.c.case_id == "late")
     world.change(queued, chosen.values(settled="local", settled_by="local"))
-    post(queued, "/judges/tone/teach")
-    wait(queued)
+    work(queued, "teach")
     assert "late@ana" in learned(queued)
 
 
@@ -143,7 +140,6 @@ def test_what_was_said_of_an_erased_text_goes_whatever_id_it_had(
     answer(queued, "late", value="false", rationale="It never says sorry.")
     post(queued, f"{PAGE}/take-out", case="late")
     put_in(queued, [{**LATE, "id": "again"}])
-    wait(queued)
     answer(queued, "thanks", value="true", rationale="Warm.")
     receipt = world.registry_of(queued).erase("tone", "again")
     assert (receipt.counts, receipt.left) == ("1 case and 1 comment", ())
@@ -154,11 +150,9 @@ def test_what_was_said_of_a_text_stays_while_another_case_has_it(
     queued: TestClient,
 ) -> None:
     answer(queued, "late", value="false", rationale=WORDS)
-    post(queued, "/judges/tone/teach")
-    wait(queued)
+    work(queued, "teach")
     post(queued, f"{PAGE}/take-out", case="late")
     put_in(queued, [{**LATE, "id": "again"}])
-    wait(queued)
     world.registry_of(queued).erase("tone", "again")
     assert said_in(queued) == [WORDS]
 
@@ -183,8 +177,7 @@ def test_an_answer_counts_for_the_text_alone_of_which_it_was_said(
     front = queued.get("/judges/tone/review", params={"case": "late"}).text
     shows(front, 'name="revision" value="0"')
     assert WORDS not in front
-    post(queued, "/judges/tone/teach")
-    wait(queued)
+    work(queued, "teach")
     assert learned(queued) == {}
     shows(words_of(queued.get("/judges/tone/learned").text), f"“{WORDS}”", "taken out")
     answer(queued, "late", value="true", rationale="Warm.")
@@ -193,9 +186,8 @@ def test_an_answer_counts_for_the_text_alone_of_which_it_was_said(
     assert rows == [(False, WORDS), (True, "Warm.")], "both are kept"
     replace(queued, LATE)
     shows(queued.get(PAGE).text, "1 of them answered.")
-    post(queued, "/judges/tone/teach")
-    wait(queued)
-    (lesson,) = world.server_of(queued).judges.latest("tone").judge.memory.annotations()
+    work(queued, "teach")
+    (lesson,) = world.judge_of(queued).memory.annotations()
     assert lesson.rationale == WORDS
 
 
@@ -237,12 +229,12 @@ def test_feedback_of_a_program_cannot_give_a_queued_id_another_text(
     queued: TestClient,
 ) -> None:
     row = {"id": "late", "value": False, "rationale": WORDS, "source": "ana"}
-    path = "/api/v1/judges/tone/align"
-    refused = queued.post(path, json={"feedback": [{**row, "outputs": "Soon."}]})
-    assert (refused.status_code, refused.json()["changed"]) == (409, ["late"])
+    refused = call(queued, "align", feedback=[row | {"outputs": "Soon."}])
+    expect(refused, 409)
+    assert refused.json()["changed"] == ["late"]
     hold_out(queued)
     for same in (row, {**row, "source": "ben", "outputs": LATE["outputs"]}):
-        job = queued.post(path, json={"feedback": [same]}).json()
+        job = call(queued, "align", feedback=[same]).json()
         assert ended(queued, job)["state"] == "done"
     assert {*learned(queued)} == {"late@ana", "late@ben"}
 
@@ -272,8 +264,7 @@ def test_words_typed_on_a_case_that_was_taken_out_stop_no_teaching(
     post(queued, "/judges/tone/review/words", **shown, words=WORDS)
     answer(queued, "twice", value="false", rationale="Rude.")
     post(queued, f"{PAGE}/take-out", case="late")
-    expect(post(queued, "/judges/tone/teach"), 303)
-    wait(queued)
+    work(queued, "teach")
     assert [*learned(queued)] == ["twice@local"]
     shows(words_of(queued.get("/judges/tone/learned").text), f"“{WORDS}”", "taken out")
 
@@ -308,8 +299,7 @@ def test_words_that_are_set_apart_are_found_and_erased(queued: TestClient) -> No
     replace(queued, OTHER)
     found = post(queued, "/judges/tone/find", matching="quite cold").text
     shows(found, 'value="comment:late@local"', "<mark>Quite cold</mark>")
-    post(queued, "/judges/tone/erase", matching="quite cold", tick="comment:late@local")
-    wait(queued)
+    work(queued, "erase", matching="quite cold", tick="comment:late@local")
     url = world.registry_of(queued).url
     assert world.tables_with(url, "quite cold") == set()
     assert world.case_row(queued, "late").example.outputs == OTHER["outputs"]

@@ -24,6 +24,7 @@ from server_support.reviewing import (
     put_in,
     send,
     wait,
+    work,
 )
 from tests.support.patience import PATIENCE
 
@@ -39,102 +40,73 @@ REASON = "It answers the question."  # what the scripted judge says of every cas
 def test_the_judges_verdict_comes_after_yours_which_is_saved_once(
     queued: TestClient,
 ) -> None:
-    page = expect(
-        queued.get("/judges/tone/review"), 200, "Is the reply warm and helpful?"
-    )
+    question = "Is the reply warm and helpful?"
+    page = expect(queued.get("/judges/tone/review"), 200, question)
     assert REASON not in page
     for value in ("perhaps", ""):
-        assert REASON not in expect(
-            send(queued, card(page), value=value), 422, 'role="alert"'
-        )
+        refused = send(queued, card(page), value=value)
+        assert REASON not in expect(refused, 422, 'role="alert"')
     for _ in range(2):
-        expect(
-            send(queued, card(page), value="false"),
-            200,
-            f"You say No. The judge said Yes:</b> “{REASON}”",
-        )
+        turned = send(queued, card(page), value="false")
+        expect(turned, 200, f"You say No. The judge said Yes:</b> “{REASON}”")
     assert "Case 2 of 5" in queued.get("/judges/tone/review").text
-    assert "You both say Yes." in answer(queued, "thanks", value="true").text
+    expect(answer(queued, "thanks", value="true"), 200, "You both say Yes.")
 
 
 def test_people_who_differ_see_each_other_and_an_owner_settles_once(
-    shared: world.Shared,
+    shared: world.Shared, owner: TestClient
 ) -> None:
-    owner, reviewer, zoe = (
-        shared.signed_in(name) for name in ("owner", "reviewer", "zoe")
-    )
+    reviewer = shared.signed_in("reviewer")
+    zoe = shared.signed_in("zoe")
     put_in(owner)
 
     def offered() -> list[str]:
-        page = expect(
-            owner.get("/judges/tone/review"),
-            200,
-            "reviewer and zoe differ. Which holds?",
-            "data-kept>",
-        )
-        return re.findall(r'name="holder" value="([^"]+)"', page)
+        page = owner.get("/judges/tone/review")
+        expect(page, 200, "reviewer and zoe differ. Which holds?", "data-kept>")
+        return re.findall(r'name="holder" value="([^"]+)"', page.text)
 
     answer(reviewer, "late", value="false", rationale="It is cold.")
     assert "It is cold." not in zoe.get("/judges/tone/review?case=late").text
     answer(zoe, "late", value="true")
-    for person, words in (
-        (reviewer, "zoe says Yes</b>"),
-        (zoe, "It is cold."),
-    ):  # without words there is no colon
-        page = expect(
-            person.get("/judges/tone/review"), 200, words, 'data-key="k"', "data-kept>"
-        )
+    # Without words there is no colon.
+    for person, words in ((reviewer, "zoe says Yes</b>"), (zoe, "It is cold.")):
+        page = person.get("/judges/tone/review")
+        expect(page, 200, words, 'data-key="k"', "data-kept>")
         post(person, "/judges/tone/review/differ", **card(page))
-    assert "Which holds?" not in reviewer.get("/judges/tone/review").text, (
-        "an owner is asked"
-    )
+    # An owner is asked.
+    assert "Which holds?" not in reviewer.get("/judges/tone/review").text
     before = offered()
     answer(zoe, "late", value="true", rationale="It is warm.")
-    post(owner, "/judges/tone/review/settle", case="late", holder=before[1])
-    assert (
-        world.case_row(owner, "late").settled is None
-    )  # zoe has said something else since
+    settle = "/judges/tone/review/settle"
+    post(owner, settle, case="late", holder=before[1])
+    # Zoe has said something else since.
+    assert world.case_row(owner, "late").settled is None
     for holder in offered():
-        post(owner, "/judges/tone/review/settle", case="late", holder=holder)
+        post(owner, settle, case="late", holder=holder)
         assert world.case_row(owner, "late").settled == "reviewer"
 
 
 def test_without_scripts_forms_are_enough(queued: TestClient) -> None:
-    fields = card(queued.get("/judges/tone/review", params={"case": "late"}))
-    turned = post(queued, "/judges/tone/review", **fields, value="false").headers[
-        "location"
-    ]
-    page = expect(queued.get(turned), 200, REASON)
-    on = post(
-        queued,
-        "/judges/tone/review/words",
-        **card(page),
-        words="Show sympathy first.",
-        go="next",
-    )
-    assert (on.status_code, on.headers["location"]) == (303, "/judges/tone/review")
-    assert (
-        "Show sympathy first."
-        in queued.get("/judges/tone/review", params={"case": "late"}).text
-    )
+    late = "/judges/tone/review?case=late"
+    fields = card(queued.get(late))
+    turned = post(queued, "/judges/tone/review", **fields, value="false")
+    page = expect(queued.get(turned.headers["location"]), 200, REASON)
+    form = {"words": "Show sympathy first.", "go": "next"}
+    on = post(queued, "/judges/tone/review/words", **card(page), **form)
+    expect(on, 303)
+    assert on.headers["location"] == "/judges/tone/review"
+    expect(queued.get(late), 200, "Show sympathy first.")
 
 
 def test_a_case_that_checks_the_judge_has_no_field(queued: TestClient) -> None:
     hold_out(queued, *IDS)
     page = answer(queued, "late", value="false", rationale="By a program.")
-    words = (
-        "You say No. The judge said Yes:",
-        "This case checks the judge, so it is not taught.",
-    )
-    assert "<textarea" not in expect(page, 200, *words)
-    assert (
-        post(queued, "/judges/tone/review/words", **card(page), go="next").status_code
-        == 303
-    )
-    words = world.answer_row(queued, "late").rationale
-    assert words == "By a program.", (
-        "a foot without a field leaves the words that are there"
-    )
+    checks = "This case checks the judge, so it is not taught."
+    turned = expect(page, 200, "You say No. The judge said Yes:", checks)
+    assert "<textarea" not in turned
+    expect(post(queued, "/judges/tone/review/words", **card(page), go="next"), 303)
+    # A foot without a field leaves the words that are there.
+    assert world.answer_row(queued, "late").rationale == "By a program."
 
 
 def test_the_judge_is_asked_when_somebody_answers_first(place: str) -> None:
@@ -146,21 +118,15 @@ def test_the_judge_is_asked_when_somebody_answers_first(place: str) -> None:
 
     with world.site(place, script=slow) as client:
         with world.server_of(client).store.write() as connection:
-            add_cases(
-                connection,
-                "tone",
-                [Example(id="late", inputs="It is late.", outputs="It is in transit.")],
-            )
-        page = answer(client, "late", value="false").text
-        assert "The judge is reading it…" in page
-        assert 'data-poll="/judges/tone/review/foot?case=late&amp;wait=true"' in page
-        assert (
-            client.get("/judges/tone/review/foot?case=late&wait=true").status_code
-            == 204
-        )
+            add_cases(connection, "tone", [Example.from_dict(CASES[0])])
+        foot = "/judges/tone/review/foot?case=late"
+        page = answer(client, "late", value="false")
+        expect(page, 200, "The judge is reading it…")
+        expect(page, 200, f'data-poll="{foot}&amp;wait=true"')
+        expect(client.get(f"{foot}&wait=true"), 204)
         answering.set()
         wait(client)
-        assert REASON in client.get("/judges/tone/review/foot?case=late&wait=true").text
+        expect(client.get(f"{foot}&wait=true"), 200, REASON)
 
 
 @pytest.mark.parametrize(
@@ -208,9 +174,7 @@ def test_what_a_forgotten_rule_was_in_view_of_is_judged_again(
 ) -> None:
     def judgments() -> list[Any]:
         rows = world.stored(local, select(queue))
-        return [
-            None if row.judgment is None else row.judgment.guideline_ids for row in rows
-        ]
+        return [getattr(row.judgment, "guideline_ids", None) for row in rows]
 
     registry = world.registry_of(local)
     registry.align("tone", world.ROWS)
@@ -237,8 +201,7 @@ def test_a_lesson_shows_what_the_judge_had_said(place: str) -> None:
             prompts.clear()
             for case, (value, words) in answers.items():
                 answer(client, case, value=value, rationale=words)
-            post(client, "/judges/tone/teach")
-            wait(client)
+            work(client, "teach")
             return "".join(prompts)
 
         prompt = lesson(thanks=("true", "Warm."), lamp=("false", "Cold."))
@@ -246,14 +209,12 @@ def test_a_lesson_shows_what_the_judge_had_said(place: str) -> None:
         assert said in prompt
         assert "judge: false\nexpert: false\n" in prompt
         # The next cases were judged again by the version that learned.
-        assert f'{said}expert\'s comment: "Helpful."' in lesson(
-            twice=("true", "Helpful.")
-        )
+        prompt = lesson(twice=("true", "Helpful."))
+        assert f'{said}expert\'s comment: "Helpful."' in prompt
         # Of a case that it was taught it says what it was taught. What it had said before
         # that stays.
-        assert f'{said}expert\'s comment: "Not cold."' in lesson(
-            lamp=("true", "Not cold.")
-        )
+        prompt = lesson(lamp=("true", "Not cold."))
+        assert f'{said}expert\'s comment: "Not cold."' in prompt
 
 
 def test_a_model_that_is_down_loses_no_answer(place: str) -> None:
@@ -261,10 +222,11 @@ def test_a_model_that_is_down_loses_no_answer(place: str) -> None:
         place, script=lambda _request: ModelError("the model is down")
     ) as client:
         put_in(client)
-        assert "The judge is reading it…" in answer(client, "late", value="false").text
+        page = answer(client, "late", value="false")
+        expect(page, 200, "The judge is reading it…")
         wait(client)
-        foot = client.get("/judges/tone/review/foot?case=late&wait=true").text
-        assert "The judge could not be asked. Your answer counts." in foot
+        foot = client.get("/judges/tone/review/foot?case=late&wait=true")
+        expect(foot, 200, "The judge could not be asked. Your answer counts.")
         assert "Case 2 of 5" in client.get("/judges/tone/review").text
 
 

@@ -80,11 +80,6 @@ def answers_by_case(client: TestClient) -> Counter[str]:
 
 
 @pytest.fixture
-def owner(shared: world.Shared) -> TestClient:
-    return shared.signed_in("owner")
-
-
-@pytest.fixture
 def ana(shared: world.Shared) -> Expert:
     return Expert(shared, "Ana")
 

@@ -18,22 +18,22 @@ from memalign_server.work.judging import Work
 from server_support import world
 from server_support.reviewing import (
     answer,
+    call,
     card,
     expect,
     hold_out,
+    numbered,
     post,
     put_in,
     send,
     wait,
     words_of,
+    work,
 )
 
 TRUST = "/judges/tone/trust"
-CASES = [
-    {"id": f"c-{n:02}", "inputs": f"Order {n} is late.", "outputs": f"Wait {n} days."}
-    for n in range(16)
-]
-IDS = [case["id"] for case in CASES]
+CASES = numbered(16)
+IDS = [str(case["id"]) for case in CASES]
 
 
 def page(client: TestClient) -> str:
@@ -42,16 +42,27 @@ def page(client: TestClient) -> str:
 
 
 def heading(client: TestClient) -> str:
-    (words,) = re.findall(
-        r"<h1[^>]*>(.*?)</h1>", client.get(TRUST).text, flags=re.DOTALL
-    )
+    page = client.get(TRUST).text
+    (words,) = re.findall(r"<h1[^>]*>(.*?)</h1>", page, flags=re.DOTALL)
     return unescape(words).strip()
+
+
+def agreed(client: TestClient, cases: int, on: int, who: str = "you") -> bool:
+    """Whether the heading says how often the judge agreed with them."""
+    seen = f"On {cases} cases it had never learned from"
+    return heading(client) == f"{seen}, it agreed with {who} on {on}."
+
+
+def figures(client: TestClient) -> dict[str, Any]:
+    """What is in the file of figures about the cases held out."""
+    shown: dict[str, Any] = client.get(f"{TRUST}/figures.json").json()["held_out_cases"]
+    return shown
 
 
 def answer_all(client: TestClient, values: str, start: int = 0) -> None:
     """Answer the cases in their order: `yynn` are two times yes and two times no."""
     for number, letter in enumerate(values, start):
-        answer(client, f"c-{number:02}", value="true" if letter == "y" else "false")
+        answer(client, f"c-{number}", value="true" if letter == "y" else "false")
 
 
 @pytest.fixture
@@ -73,17 +84,14 @@ def held_out(client: TestClient) -> TestClient:
 
 def test_one_sentence_says_how_often_it_agreed(queued: TestClient) -> None:
     answer_all(queued, "yyyyyyyyyynn")
-    assert (
-        heading(queued)
-        == "On 12 cases it had never learned from, it agreed with you on 10."
-    )
+    assert agreed(queued, 12, 10)
     html = queued.get(TRUST).text
     words = page(queued)
     assert "83%; between 51 and 97 is likely." in words
     assert "Before" not in words  # it has not been taught
     assert 'aria-label="Now: 83 percent, between 51 and 97 is likely."' in html
     assert "It is most often wrong here" in words
-    assert "\u201cWait 11 days.\u201d it said Yes, you said No" in words
+    assert "“Reply 11.” it said Yes, you said No" in words
     assert "style=" not in html
 
 
@@ -99,42 +107,29 @@ def test_too_few_answers_say_how_many_are_missing(
 ) -> None:
     answer_all(queued, "y" * answers)
     assert heading(queued) == says
-    assert (
-        f"You have answered {answers} of them; 10 are enough for a first figure."
-        in page(queued)
-    )
-    assert page(queued).endswith(button)
+    words = page(queued)
+    assert f"You have answered {answers} of them; 10 are enough for a first" in words
+    assert words.endswith(button)
 
 
 @world.ON_BOTH
 def test_as_many_answers_as_the_button_says_are_enough(local: TestClient) -> None:
-    put_in(
-        local,
-        [
-            {**case, "id": f"d-{place}", "inputs": f"{place}?"}
-            for place, case in enumerate(CASES)
-        ],
-    )
+    put_in(local, [case | {"id": f"d{case['id']}", "inputs": "?"} for case in CASES])
     answer_all(held_out(local), "yyyy")
     (button,) = re.findall(r'href="([^"]+)">Review 6<', local.get(TRUST).text)
-    reviewed = [local.get(button)]
+    shown = card(local.get(button))
     for _ in range(6):
-        send(local, card(reviewed[-1]), value="true")
-        reviewed.append(local.get("/judges/tone/review"))
-    assert [card(one)["case"][0] for one in reviewed] == [*"cccccc", "d"]
-    assert (
-        heading(local)
-        == "On 10 cases it had never learned from, it agreed with you on 10."
-    )
-    assert (
-        local.get(f"{TRUST}/figures.json").json()["held_out_cases"]["now"]["agreed"]
-        == 10
-    )
+        assert shown["case"].startswith("c-")
+        send(local, shown, value="true")
+        shown = card(local.get("/judges/tone/review"))
+    assert shown["case"].startswith("dc-")
+    assert agreed(local, 10, 10)
+    assert figures(local)["now"]["agreed"] == 10
 
 
 def test_only_what_is_held_out_counts(local: TestClient) -> None:
     put_in(local, CASES)
-    hold_out(local, "c-00", "c-01")
+    hold_out(local, "c-0", "c-1")
     answer_all(local, "y" * 16)
     assert heading(local) == "There are too few cases for a figure."
 
@@ -154,43 +149,27 @@ def test_the_number_before_teaching_stands_beside_it_and_goes_with_its_question(
     with world.site(place, script=world.turning) as client:
         held_out(client)
         answer_all(client, "nnnnnnnnnyyy")
-        assert heading(client).endswith("it agreed with you on 3.")
-        client.post("/api/v1/judges/tone/align", json={"feedback": [ROW]})
+        assert agreed(client, 12, 3)
+        call(client, "align", feedback=[ROW])
         wait(client)
-        assert (
-            heading(client)
-            == "On 12 cases it had never learned from, it agreed with you on 9."
-        )
+        assert agreed(client, 12, 9)
         assert "Before you taught it: 25% of 12." in page(client)
         chart = (
             'aria-label="Before: 25 percent, between 7 and 57 is likely. '
             'Now: 75 percent, between 43 and 93 is likely."'
         )
         assert chart in client.get(TRUST).text
-        figures = client.get(f"{TRUST}/figures.json").json()["held_out_cases"]
-        assert (figures["before_teaching"]["agreed"], figures["now"]["agreed"]) == (
-            3,
-            9,
-        )
-        post(
-            client,
-            "/judges/tone/setup/question",
-            question="Is it kind?",
-            model="scripted",
-        )
-        wait(client)
-        assert (heading(client)[:11], "Before you taught it" in page(client)) == (
-            "On 12 cases",
-            False,
-        )
-        assert client.get(f"{TRUST}/figures.json").json()["held_out_cases"][
-            "before_teaching"
-        ] == {"cases": 0}
+        assert figures(client)["before_teaching"]["agreed"] == 3
+        assert figures(client)["now"]["agreed"] == 9
+        work(client, "setup/question", question="Is it kind?", model="scripted")
+        assert heading(client).startswith("On 12 cases")
+        assert "Before you taught it" not in page(client)
+        assert figures(client)["before_teaching"] == {"cases": 0}
 
 
 def test_an_older_version_that_answers_late_changes_nothing(queued: TestClient) -> None:
     server = world.server_of(queued)
-    work = Work(
+    job = Work(
         registry=server.registry,
         store=server.store,
         judge="tone",
@@ -199,21 +178,13 @@ def test_an_older_version_that_answers_late_changes_nothing(queued: TestClient) 
     )
     examples = [case.example for case in world.stored(queued, queue.select())]
     for version in (3, 2):
-        asyncio.run(
-            work.judge_cases(server.judges.latest("tone").judge, version, examples)
-        )
+        asyncio.run(job.judge_cases(world.judge_of(queued), version, examples))
     assert {case.version for case in world.stored(queued, queue.select())} == {3}
 
 
 def test_a_case_whose_content_was_taught_proves_nothing(local: TestClient) -> None:
-    row = {
-        **CASES[0],
-        "id": "from-the-archive",
-        "value": False,
-        "rationale": "Cold.",
-        "source": "olga",
-    }
-    world.registry_of(local).align("tone", [row])
+    said = {"id": "archive", "value": False, "rationale": "Cold.", "source": "olga"}
+    world.registry_of(local).align("tone", [CASES[0] | said])
     answer_all(held_out(local), "yy")
     assert heading(local) == "9 more answers and you will know."
 
@@ -223,10 +194,10 @@ def test_an_answer_after_the_verdict_was_shown_changes_nothing(
 ) -> None:
     answer_all(queued, "yyyyyyyyyyn")
     answer_all(queued, "y", start=10)  # now that they have read what the judge says
-    assert heading(queued).endswith("it agreed with you on 10.")
+    assert agreed(queued, 11, 10)
     assert "It is most often wrong here" not in page(queued)
     answer_all(queued, "nnnnnnnnnn")
-    assert heading(queued).endswith("it agreed with you on 10.")
+    assert agreed(queued, 11, 10)
 
 
 def test_cases_on_which_people_differ_count_once_an_owner_has_settled_them(
@@ -235,19 +206,13 @@ def test_cases_on_which_people_differ_count_once_an_owner_has_settled_them(
     ana, ben = ana_and_ben
     answer_all(ana, "yyyyyyyyyyyn")
     answer_all(ben, "yynny")
-    assert (
-        heading(ana)
-        == "On 10 cases it had never learned from, it agreed with your team on 9."
-    )
+    assert agreed(ana, 10, 9, "your team")
     assert "You and reviewer agree on 3 of 5." in page(ana)
     assert "You and owner agree on 3 of 5." in page(ben)
-    for case, holder in (("c-02", "reviewer"), ("c-03", "")):
+    for case, holder in (("c-2", "reviewer"), ("c-3", "")):
         with world.server_of(ana).store.write() as connection:
             settle(connection, "tone", case, holder, by="local")
-    assert (
-        heading(ana)
-        == "On 11 cases it had never learned from, it agreed with your team on 9."
-    )
+    assert agreed(ana, 11, 9, "your team")
 
 
 def test_nobody_reads_of_a_case_that_they_have_not_answered(
@@ -257,13 +222,12 @@ def test_nobody_reads_of_a_case_that_they_have_not_answered(
     answer_all(ana, "nnnnnnnnnnnn")
     assert "it said Yes, you said No" in page(ana)
     words = page(ben)
-    assert words.startswith(
-        "On 12 cases it had never learned from, it agreed with your team on 0."
-    )
-    assert ("it said" in words, "Wait" in words) == (False, False)
+    assert agreed(ben, 12, 0, "your team")
+    assert "it said" not in words
+    assert "Reply" not in words
     answer_all(ben, "n")
-    assert "\u201cWait 0 days.\u201d it said Yes, you said No" in page(ben)
-    assert "Wait 1 days" not in page(ben)
+    assert "“Reply 0.” it said Yes, you said No" in page(ben)
+    assert "Reply 1." not in page(ben)
 
 
 def test_scores_that_nearly_agree_are_the_same_answer(place: str) -> None:
@@ -274,61 +238,45 @@ def test_scores_that_nearly_agree_are_the_same_answer(place: str) -> None:
         world.judge("tone").replace(feedback_value_type="float:0..1")
     )
     with world.client(place, script=scored) as client:
-        people = [
-            TestClient(
-                client.app, base_url=world.ADDRESS, headers={"accept": "text/html"}
-            )
-            for _ in range(2)
-        ]
-        for person, name in zip(people, ("ana", "ben"), strict=True):
-            person.post(world.link(place, name))
-        held_out(people[0])
-        for number in range(11):
-            for person, score in zip(
-                people, ("0.70", "0.71" if number else "0.95"), strict=True
-            ):
-                answer(person, IDS[number], value=score)
-            if number == 1:  # too few for a figure: it tells their number alone
-                figures = people[0].get(f"{TRUST}/figures.json").json()
-                assert figures["held_out_cases"] == {
-                    "now": {"cases": 1},
-                    "before_teaching": {"cases": 0},
-                }
-        assert (
-            heading(people[0])
-            == "On 10 cases it had never learned from, it agreed with your team on 10."
-        )
-        assert "You and ben agree on 10 of 11." in page(people[0])
+        team = world.Shared(client.app)  # type: ignore[arg-type]  # a FastAPI
+        world.link(place, "ana")  # an owner
+        ana = team.signed_in("ana")
+        ben = team.signed_in("ben")
+        held_out(ana)
+        for case in IDS[:11]:
+            answer(ana, case, value="0.70")
+            answer(ben, case, value="0.71" if case != "c-0" else "0.95")
+            if case == "c-1":  # too few for a figure: it tells their number alone
+                few = {"now": {"cases": 1}, "before_teaching": {"cases": 0}}
+                assert figures(ana) == few
+        assert agreed(ana, 10, 10, "your team")
+        assert "You and ben agree on 10 of 11." in page(ana)
 
 
 def test_whoever_has_read_the_others_answers_or_a_trial_proves_nothing(
     shared: world.Shared,
 ) -> None:
-    owner, reviewer, zoe = (
-        shared.signed_in(name) for name in ("owner", "reviewer", "zoe")
-    )
+    owner, reviewer, zoe = map(shared.signed_in, ("owner", "reviewer", "zoe"))
     held_out(owner)
-    post(
-        owner, "/judges/try", judge="tone", question="Is it kind?", model="scripted"
-    )  # on the first case
-    for person, value in ((reviewer, "false"), (zoe, "true")):
-        answer(person, "c-01", value=value)
+    # On the first case.
+    trial = {"judge": "tone", "question": "Is it kind?", "model": "scripted"}
+    post(owner, "/judges/try", **trial)
+    answer(reviewer, "c-1", value="false")
+    answer(zoe, "c-1", value="true")
     for person in (reviewer, zoe):
-        post(person, "/judges/tone/review/differ", case="c-01")
+        post(person, "/judges/tone/review/differ", case="c-1")
     assert "Which holds?" in owner.get("/judges/tone/review").text
     answer_all(owner, "yyy")
     blind = select(reviews.c.case_id).where(
         reviews.c.person == "owner", reviews.c.blind_value.is_not(None)
     )
-    assert world.stored(owner, blind) == [("c-02",)]
+    assert world.stored(owner, blind) == [("c-2",)]
 
 
 def test_whoever_answers_nothing_reads_how_far_the_others_agree(
     shared: world.Shared,
 ) -> None:
-    owner, reviewer, zoe = (
-        shared.signed_in(name) for name in ("owner", "reviewer", "zoe")
-    )
+    owner, reviewer, zoe = map(shared.signed_in, ("owner", "reviewer", "zoe"))
     put_in(owner, CASES)
     answer_all(reviewer, "yynn")
     answer_all(zoe, "yyy")

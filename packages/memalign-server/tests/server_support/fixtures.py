@@ -23,6 +23,7 @@ __all__ = [
     "launched",
     "local",
     "no_script_fails",
+    "owner",
     "page",
     "place",
     "queued",
@@ -72,6 +73,12 @@ def shared(place: str) -> Iterator[world.Shared]:
     """A server of a team that others can reach, with an owner and a reviewer."""
     with world.shared_server(place) as site:
         yield site
+
+
+@pytest.fixture
+def owner(shared: world.Shared) -> TestClient:
+    """A browser of the owner of that team."""
+    return shared.signed_in("owner")
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])

@@ -163,7 +163,7 @@ def hold_out(client: TestClient, *cases: str) -> None:
     world.change(client, queue.update().values(held_out=chosen))
 
 
-def post(client: TestClient, path: str, *, parts: bool = False, **fields: Any) -> Any:
+def post(client: TestClient, path: str, *, parts: Any = False, **fields: Any) -> Any:
     """Send a form of a page as a person does who presses its button; `parts` as the page's
     script does."""
     headers = {"x-part": "true"} if parts else {}
