@@ -6,7 +6,6 @@ form holds it until it is left, so that what an erasure leaves behind can be era
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from typing import Annotated, Any
@@ -18,7 +17,7 @@ from pydantic import StringConstraints
 from memalign_server.erase.choice import MOST, Choice
 from memalign_server.erase.mentions import Search
 from memalign_server.pages.rendering import error_text, link, render
-from memalign_server.people.access import HAND, OWNER, inert, is_part
+from memalign_server.people.access import HAND, OWNER, download, is_part
 from memalign_server.problems import Refused
 from memalign_server.server import JUDGE, Here
 from memalign_server.setup.routes import Screen
@@ -159,13 +158,7 @@ def receipt_file(erasure: Erasure) -> Response:
         "by": erasure.asked_by,
         **_receipt(erasure),
     }
-    text = json.dumps(facts, ensure_ascii=False, indent=2)
-    name = f"receipt-{erasure.id}.json"
-    return Response(
-        inert(f"{text}\n"),
-        media_type="application/json",
-        headers={"content-disposition": f'attachment; filename="{name}"'},
-    )
+    return download(f"receipt-{erasure.id}.json", facts)
 
 
 def _receipt(erasure: Job) -> dict[str, Any]:

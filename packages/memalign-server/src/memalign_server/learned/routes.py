@@ -145,9 +145,8 @@ def teach_card(screen: Screen, job: str | None = None) -> Response:
 @router.post("/teach")
 def teach_judge(screen: Screen) -> Response:
     """Begin to teach the judge what counts, unless that waits already; what is typed is said."""
-    kind = screen.kind  # read before this transaction is open
     with screen.write() as connection:
-        say_drafts(connection, screen.judge, screen.name, kind=kind)
+        say_drafts(connection, screen.judge, screen.name, kind=screen.kind)
     for job in screen.working:
         if job.kind == "teach" and job.state == "queued":
             break
@@ -215,9 +214,8 @@ def _is_own_trial(job: Job, person: str) -> bool:
 def _learned(screen: Learning) -> dict[str, Any]:
     """Return what the page shows of the reader's words and cases, and of the judge's memory."""
     judge = screen.judge
-    known = screen.loaded.judge  # read before this transaction is open
     with screen.read() as connection:
-        turns = turned_cases(connection, known, screen.name)
+        turns = turned_cases(connection, screen.loaded.judge, screen.name)
         idle = untaught_words(connection, judge, screen.name)
         facts = {
             "turns": turns,
@@ -261,9 +259,8 @@ def _example_of(memory: Memory, case: str) -> Example | None:
 
 def _found(screen: Learning, find: str) -> dict[str, Any]:
     """Return the cases that hold a text, and which of them are in the queue."""
-    known = screen.loaded.judge
     with screen.read() as connection:
-        results = find_cases(connection, known, find)
+        results = find_cases(connection, screen.loaded.judge, find)
         queued = cases_of(connection, screen.judge, [case.id for case in results])
     return {
         "find": find,

@@ -66,10 +66,12 @@ class JudgeScreen:
 
     def read(self) -> AbstractContextManager[Transaction]:
         """Open a transaction in which everything is read in one state."""
+        _ = self.loaded  # the judge is read in a transaction of its own
         return self.server.store.read()
 
     def write(self) -> AbstractContextManager[Transaction]:
         """Open a transaction that is kept whole or not at all."""
+        _ = self.loaded
         return self.server.store.write()
 
     def start(self, kind: str, **arguments: Any) -> Job:

@@ -17,7 +17,7 @@ from urllib.parse import quote, unquote, urlsplit
 from fastapi import Depends, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import JSONResponse, PlainTextResponse
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from memalign.errors import RegistryError
@@ -232,6 +232,13 @@ class Json(JSONResponse):
         )
         text = whole(text)  # a model may end its words in half a character
         return inert(text).encode()
+
+
+def download(name: str, value: object) -> Response:
+    """Return a value as a file of JSON that a browser keeps."""
+    text = json.dumps(value, ensure_ascii=False, indent=2) + "\n"
+    headers = {"content-disposition": f'attachment; filename="{name}"'}
+    return Response(inert(text), media_type="application/json", headers=headers)
 
 
 def inert(text: str) -> str:

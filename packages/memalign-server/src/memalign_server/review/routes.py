@@ -61,7 +61,7 @@ def review_page(
     whether to teach what they explained, or a case to answer. `again` asks for those that they
     skipped or were not sure of; `front` and `word` are those of `Reviewing.foot`.
     """
-    _ = screen.loaded, screen.working  # read before this transaction is open
+    _ = screen.working  # read before this transaction is open
     with screen.read() as connection:
         shown = _shown(screen, connection, case, again=again)
         if shown is None:
@@ -193,12 +193,11 @@ def save_answer(
     )
     conflict = None
     problem = None
-    kind = screen.kind  # read before this transaction is open
     with screen.write() as connection:
         card = screen.case(connection, case, content)
         try:
             conflict = service.save(
-                connection, screen.judge, screen.name, case, answer, kind=kind
+                connection, screen.judge, screen.name, case, answer, kind=screen.kind
             )
         except (InputError, InvalidValue) as error:
             problem = error_text(screen.request, error)
@@ -240,7 +239,6 @@ def save_words(
     window may have added.
     """
     is_theirs = True
-    kind = screen.kind
     with screen.write() as connection:
         screen.case(connection, case, content)
         # A foot without a field says nothing of words that are there.
@@ -255,7 +253,9 @@ def save_words(
                 answer=answer,
             )
         if go and is_theirs:
-            service.say_drafts(connection, screen.judge, screen.name, case, kind=kind)
+            service.say_drafts(
+                connection, screen.judge, screen.name, case, kind=screen.kind
+            )
         own = answer_of(connection, screen.judge, screen.name, case)
     if own is None:
         raise Refused("answer this case first")
@@ -278,7 +278,6 @@ def choose(
     An answer that has changed since it was shown is shown again.
     """
     revision, other = _revision_and_name(theirs)
-    kind = screen.kind
     with screen.write() as connection:
         screen.case(connection, case, content)
         before = answer_of(connection, screen.judge, screen.name, case)
@@ -289,7 +288,7 @@ def choose(
                 screen.name,
                 case,
                 other,
-                kind=kind,
+                kind=screen.kind,
                 revision=revision,
             )
         else:
@@ -327,9 +326,8 @@ def settle(
 def undo(screen: Screen) -> Response:
     """Take back what the person has just chosen on a difference; it is shown again."""
     done = remembered.done_last(screen.request)
-    kind = screen.kind
     with screen.write() as connection:
-        disputes.undo(connection, screen.judge, screen.name, done, kind=kind)
+        disputes.undo(connection, screen.judge, screen.name, done, kind=screen.kind)
     answer = screen.next()
     remembered.DONE.forget(answer, screen.judge)
     return answer

@@ -78,7 +78,7 @@ class Reviewing(JudgeScreen):
         self, case: str, *, front: bool = False, word: bool = False
     ) -> dict[str, Any]:
         """Return what the foot of a named case shows now; see `foot`."""
-        _ = self.loaded, self.working  # read before this transaction is open
+        _ = self.working  # read before this transaction is open
         with self.read() as connection:
             return self.foot(
                 connection, self.case(connection, case), front=front, word=word

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 from fastapi import APIRouter, Depends
@@ -10,7 +9,7 @@ from fastapi.responses import Response
 
 from memalign_server.pages.rendering import MEASURING, link
 from memalign_server.pages.screens import JudgeScreen
-from memalign_server.people.access import inert
+from memalign_server.people.access import download
 from memalign_server.people.service import Role, list_people
 from memalign_server.server import JUDGE
 from memalign_server.store.cases import ONE_IN, progress_of
@@ -24,9 +23,8 @@ Screen = Annotated[JudgeScreen, Depends()]
 @router.get("/trust")
 def trust_page(screen: Screen) -> Response:
     """Show one sentence and one number, or what is missing for them."""
-    kind = screen.kind  # read before this transaction is open
     with screen.read() as connection:
-        trust = trust_of(connection, screen.judge, kind, screen.name)
+        trust = trust_of(connection, screen.judge, screen.kind, screen.name)
         team = list_people(connection)
         waiting = progress_of(connection, screen.judge, screen.name).waiting
     return screen.render(
@@ -59,9 +57,6 @@ def review_for_figure(screen: Screen) -> Response:
 @router.get("/trust/figures.json")
 def download_figures(screen: Screen) -> Response:
     """Send the figures behind the sentence, and those that only a statistician asks for."""
-    kind = screen.kind
     with screen.read() as connection:
-        figures = figures_of(connection, screen.judge, kind)
-    text = json.dumps(figures, ensure_ascii=False, indent=2) + "\n"
-    headers = {"content-disposition": 'attachment; filename="figures.json"'}
-    return Response(inert(text), media_type="application/json", headers=headers)
+        figures = figures_of(connection, screen.judge, screen.kind)
+    return download("figures.json", figures)
