@@ -14,6 +14,11 @@ from memalign_server.settings import OpenIdProvider, Settings, read_secret_files
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
+_NO_MODEL = (
+    "no model is chosen: set a provider's key, such as OPENAI_API_KEY, or MEMALIGN_MODEL, "
+    "and start again; until then judges need a model by name"
+)
+
 
 @app.command()
 def serve(
@@ -113,15 +118,13 @@ def _run(settings: Settings, port: int) -> int:
             "memalign serve --add-owner NAME"
         )
     listening = _listening(settings.host, port)
+    _, port, *_ = listening.getsockname()
     whom = "open to everybody on this machine until the team has a member"
     if closed:
         whom = "for the members of the team"
-    _say(f"memalign is at {_address(settings, listening.getsockname()[1])}, {whom}")
+    _say(f"memalign is at {_address(settings, port)}, {whom}")
     if default_model_name() is None:
-        _say(
-            "no model is chosen: set a provider's key, such as OPENAI_API_KEY, or MEMALIGN_MODEL, "
-            "and start again; until then judges need a model by name"
-        )
+        _say(_NO_MODEL)
     config = uvicorn.Config(
         application,
         log_level="warning",

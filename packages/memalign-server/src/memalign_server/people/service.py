@@ -175,10 +175,8 @@ def take_link(connection: Transaction, secret: str) -> str | None:
     Returns:
         The secret, or None if the link is not good or somebody was quicker.
     """
-    member = team.member_of_link(connection, digest(secret))
-    if member is None or not team.use_link(connection, digest(secret)):
-        return None
-    return start_session(connection, member.id)
+    person = team.use_link(connection, digest(secret))
+    return None if person is None else start_session(connection, person)
 
 
 def start_session(

@@ -18,6 +18,7 @@ from pydantic import BaseModel, Field
 
 from memalign import Judge
 from memalign.errors import InputError
+from memalign.types import Feedback
 from memalign_server.pages.content import label_of
 from memalign_server.pages.rendering import error_text
 from memalign_server.pages.screens import JudgeScreen
@@ -173,8 +174,15 @@ def take_cases(
     upload = _read(setup, file, column or ())
     if not upload.cases:
         raise Refused("no row of {name} can be used as it is", name=upload.name)
+    arrived = _put_in(setup, upload, upload.said if said else ())
+    judging = setup.start("queue").id if arrived.added else None
+    news = arrived.model_dump(exclude_defaults=True)
+    return setup.go("setup", open="cases", job=judging, **news)
+
+
+def _put_in(setup: Setup, upload: Upload, offered: Sequence[Feedback]) -> UploadResult:
+    """Put a file's cases in the queue, with what people said of them."""
     judge = setup.latest
-    offered = upload.said if said else ()
     with setup.write() as connection:
         arrival = add_cases(
             connection,
@@ -190,7 +198,7 @@ def take_cases(
             by=setup.person.name,
             kind=judge.value_type,
         )
-    arrived = UploadResult(
+    return UploadResult(
         added=len(arrival.new),
         repeated=arrival.repeated,
         changed=len(arrival.changed),
@@ -200,9 +208,6 @@ def take_cases(
         dropped=len(offered) - kept,
         batch=arrival.batch if arrival.new else "",
     )
-    judging = setup.start("queue").id if arrival.new else None
-    news = arrived.model_dump(exclude_defaults=True)
-    return setup.go("setup", open="cases", job=judging, **news)
 
 
 def some_names(ids: Sequence[str]) -> str:

@@ -104,11 +104,12 @@ def check_team_keeps_owner(connection: Connection, leaving: Collection[str]) -> 
         raise Refused("the team needs an owner: add another one first")
 
 
-def use_link(connection: Connection, digest: str) -> bool:
-    """Use a link up; return whether it was there, and nobody was quicker."""
-    own = update(people).where(_MEMBER.link == digest)
-    taken = connection.execute(own.values(link=None, link_until=None))
-    return taken.rowcount == 1
+def use_link(connection: Connection, digest: str) -> str | None:
+    """Use a link up while it is good; return the id of whom it is for, or None."""
+    own = update(people).where(_MEMBER.link == digest, _MEMBER.link_until >= now())
+    used = own.values(link=None, link_until=None).returning(_MEMBER.id)
+    person: str | None = connection.scalar(used)
+    return person
 
 
 def insert_session(
