@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -116,6 +117,19 @@ def test_a_time_or_whole_number_that_is_none_is_unknown_or_stays(odd):
     span = span_of(span_id="1", start_time=odd, attributes=attributes)
     assert span.start is None
     assert span.attributes == {"tries": odd}
+
+
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "America/St_Johns"])
+def test_a_time_without_a_zone_is_the_same_on_every_machine(monkeypatch, zone):
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        start = "2026-03-29T01:59:59"  # a second before clocks in Berlin change
+        span = span_of(span_id="1", start_time=start, end_time="2026-03-29T02:00:01Z")
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert span.seconds == 2.0
 
 
 @pytest.mark.parametrize(("depth", "opened"), [(20, True), (960, False)])

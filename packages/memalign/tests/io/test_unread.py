@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import sqlite3
 from collections import namedtuple
 from datetime import UTC, datetime
 from typing import Any
@@ -215,14 +216,18 @@ def test_objects_of_python_are_read_by_their_fields(judge):
 def test_rows_may_be_objects_of_python():
     pydantic = pytest.importorskip("pydantic")
     row = {"id": "a", "outputs": "x", "value": True}
+    database = sqlite3.connect(":memory:")
+    database.row_factory = sqlite3.Row
     model = pydantic.create_model("Row", id=str, outputs=str, value=bool)
     made: list[Any] = [
         dataclasses.make_dataclass("Row", row)(**row),
         namedtuple("Row", row)(**row),
         model(**row),
+        pd.Series(row),
+        database.execute("SELECT 'a' AS id, 'x' AS outputs, TRUE AS value").fetchone(),
     ]
     for item in made:
-        assert read_feedback([item]).rows == read_feedback([row]).rows
+        assert read_feedback([item], value_type=BOOL) == read_feedback([row])
 
 
 def test_what_was_left_out_is_named_with_its_row():

@@ -61,7 +61,18 @@ class TestValueTypes:
 
 
 PARTS: dict[str, Any] = {"inputs": {"question": "x"}, "outputs": [{"text": "x"}]}
-BAD_NAMES = (" a", "a/b", "a\\b", "a\nb", "a" * 101, "a\udcff", "a\rb", "a\0", "\x1b[J")
+BAD_NAMES = (
+    "..",
+    " a",
+    "a/b",
+    "a\\b",
+    "a\nb",
+    "a" * 101,
+    "a\udcff",
+    "a\rb",
+    "a\0",
+    "\x1b[J",
+)
 EXAMPLE = Example(id="t", inputs="q", outputs="a")
 UNNAMED = r"by name, judge\(inputs=…\), or an Example, not a"
 

@@ -369,9 +369,15 @@ def _of_collection(value: Any) -> Any:
 
 
 def fields_of(value: object) -> dict[str, Any] | None:
-    """Return the fields of a Pydantic model, a dataclass, a named tuple or the like, else None."""
+    """Return the fields of a Pydantic model, a dataclass, a named tuple or the like, else None.
+
+    A row of SQLite or a Series of pandas has them under its `keys()`.
+    """
     if hasattr(value, "_asdict"):
         return dict(value._asdict())
+    if callable(getattr(value, "keys", None)):
+        row: Any = value
+        return {str(name): row[name] for name in row.keys()}  # noqa: SIM118  # no mapping
     try:
         found = _of_library(value)
     except _Odd:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 import msgspec
@@ -514,7 +514,9 @@ def _time(value: object) -> int | None:
         if isinstance(value, str) and value.isdecimal():
             value = int(value)
         elif isinstance(value, str):
-            value = datetime.fromisoformat(value.strip()).timestamp()
+            moment = datetime.fromisoformat(value.strip())
+            # Without a zone it is UTC, not that of whichever machine reads it.
+            value = moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()
         if isinstance(value, float):
             value = round(value * 1e9)
     # Not a time, or of a year that the system's clock does not know.

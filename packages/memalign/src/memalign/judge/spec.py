@@ -34,7 +34,7 @@ AnyModel = str | ChatModel | DecisionModel | EmbeddingModel
 """A model as a judge may have it: a name, or an object."""
 
 _NAME = re.compile(
-    r"[^\s/\\\x00-\x1f\x7f\ud800-\udfff][^/\\\x00-\x1f\x7f\ud800-\udfff]{0,99}"
+    r"(?!\.+$)[^\s/\\\x00-\x1f\x7f\ud800-\udfff][^/\\\x00-\x1f\x7f\ud800-\udfff]{0,99}"
 )
 _HALF_PAIR = re.compile("[\ud800-\udfff]")
 _FIELDS = ", ".join(f"{{{{ {name} }}}}" for name in CONTENT_FIELDS)
@@ -44,7 +44,8 @@ def check_name(name: object) -> None:
     """Raise InputError for a text that cannot name a judge."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise InputError(
-            "the name of a judge has 1 to 100 characters on one line, without slashes"
+            "the name of a judge has 1 to 100 characters on one line, without slashes, and "
+            "not only dots"
         )
 
 

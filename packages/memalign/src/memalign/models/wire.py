@@ -419,7 +419,10 @@ _STATUSES = (
         402,
         r"insufficient.{0,12}(quota|credit|balance|fund)|billing|payment|arrear|out of credit",
     ),
-    (401, r"api.?key|unauthori[sz]ed|unauthenticated|authentication|invalid.?token"),
+    (
+        401,
+        r"api.?key|unauthori[sz]ed|unauthenticated|not.authenticated|authentication|invalid.?token",
+    ),
     (403, r"permission|forbidden|access.?denied"),
     (404, r"not.?found|does not exist|unknown.?model|invalid.?model"),
     (503, r"overload|unavailable|busy|loading"),
