@@ -161,13 +161,16 @@ class Search:
 
     def _comments(self, keys: Collection[FeedbackKey]) -> Iterator[Mention]:
         words = self._words()
-        silent = {key for key in keys if key in words and not any(words[key])}
+        silent = set[FeedbackKey]()
+        for key in keys:
+            if key in words and not any(words[key]):
+                silent.add(key)
         cases = self._texts_of(sorted({key.id for key in silent}))
         for key in sorted(keys):
             comments = words.get(key, [])
             of_person = key.source in self.sources
-            holds = any(map(self.finder.holds, comments))
-            if key.id in self._holding and not (of_person or holds):
+            goes = of_person or any(map(self.finder.holds, comments))
+            if key.id in self._holding and not goes:
                 continue  # it goes with its case
             line = self._comment_line(comments)
             if key in silent:
@@ -204,7 +207,8 @@ class Search:
         memory = self.judge.memory
         for kind in LESSONS.values():
             for rule in getattr(memory, kind.field):
-                if rule.id not in ids or not self.finder.holds(rule.text):
+                going = rule.id in ids
+                if not going or not self.finder.holds(rule.text):
                     continue
                 people = rule.people
                 if not people:
@@ -232,10 +236,11 @@ class Search:
 
         They are of the same person, on other texts that the case's id had.
         """
-        lines = [self._line(texts)]
+        lines = {self._line(texts): None}
         for text in filter(None, texts):
-            lines.append(self._line([text]))
-        return " · ".join(dict.fromkeys(lines))
+            line = self._line([text])
+            lines[line] = None
+        return " · ".join(lines)
 
     def _line(self, texts: Sequence[str]) -> str:
         """Return the beginning of the first text that holds it.
@@ -248,7 +253,8 @@ class Search:
         start = 0
         for at, _ in places(text, self.text):
             if at > _LINE // 2:
-                start = text.rfind(" ", 0, at - _LINE // 3) + 1
+                before = at - _LINE // 3
+                start = text.rfind(" ", 0, before) + 1
             break
         end = start + _LINE
         line = text[start:end]

@@ -6,10 +6,12 @@ A page shows the plan and a job follows it, so an owner reads the same numbers b
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
+
+import msgspec
 
 from memalign.errors import MemalignError, UnknownKey
 from memalign.registry import NOUNS, Receipt, Selection
@@ -65,21 +67,50 @@ def planned(work: Work) -> list[Receipt]:
         work: The job.
     """
     receipts = list[Receipt]()
-    for judge, options in _erasures(work):
+    for judge, selected in _erasures(work):
         with suppress(UnknownKey):
-            receipt = work.registry.erase(judge, **options, dry_run=True)
+            receipt = work.registry.erase(judge, **selected, dry_run=True)
             receipts.append(receipt)
     return receipts
 
 
+class _Named(msgspec.Struct):
+    """What a job names, as `Registry.erase` does; an empty field says nothing."""
+
+    keys: list[str] | None = None
+    source: str | None = None
+    matching: str | None = None
+
+    @property
+    def selection(self) -> Selection:
+        return Selection(
+            keys=tuple(self.keys or ()),
+            source=self.source or None,
+            matching=self.matching or None,
+        )
+
+
+class _Arguments(_Named):
+    """The arguments of a job; see `erase`."""
+
+    selections: list[_Named] = []
+    cases_kept: list[str] = []
+    leaves: list[str] = []
+
+
+def _arguments_of(work: Work) -> _Arguments:
+    return msgspec.convert(work.arguments, _Arguments)
+
+
 def _erase(work: Work) -> dict[str, Any]:
-    leaves = work.arguments.get("leaves") or ()
+    leaves = _arguments_of(work).leaves
     with work.store.read() as connection:
         check_team_keeps_owner(connection, leaves)
+    options = work.options()
     receipts = list[Receipt]()
-    for judge, options in _erasures(work):
-        _keep_cases(work, judge, options["keep"])
-        receipt = work.registry.erase(judge, **options, **work.options())
+    for judge, selected in _erasures(work):
+        _keep_cases(work, judge, selected["keep"])
+        receipt = work.registry.erase(judge, **selected, **options)
         receipts.append(receipt)
     joined = _joined(receipts)
     return {**joined.without_names(), "members": len(leaves)}
@@ -91,40 +122,33 @@ def _erasures(work: Work) -> Iterator[tuple[str, dict[str, Any]]]:
     Other judges come first, so that the last search covers them. They lose what those who leave the
     team said; the cases themselves stay there.
     """
-    leaving = _leaving(work)
-    for other in work.registry.list() if leaving else ():
+    arguments = _arguments_of(work)
+    registry = work.registry
+    leaving = _said_by(work, arguments.leaves)
+    for other in registry.list() if leaving else ():
         if other.name == work.judge:
             continue
         with suppress(UnknownKey):
-            receipt = work.registry.erase(other.name, also=leaving, dry_run=True)
+            receipt = registry.erase(other.name, also=leaving, dry_run=True)
             if receipt.keys or receipt.versions:
-                yield other.name, {"also": leaving, "keep": receipt.cases}
-    chosen = list(leaving)
-    for fields in (work.arguments, *work.arguments.get("selections", ())):
-        chosen.append(_selection(fields))
-    kept = tuple(work.arguments.get("cases_kept") or ())
-    yield work.judge, {"also": chosen, "keep": kept}
+                selected = {"also": leaving, "keep": receipt.cases}
+                yield other.name, selected
+    chosen = [arguments.selection, *leaving]
+    for named in arguments.selections:
+        chosen.append(named.selection)
+    yield work.judge, {"also": chosen, "keep": arguments.cases_kept}
 
 
-def _leaving(work: Work) -> list[Selection]:
-    """Return what those said who leave the team."""
-    leaves = work.arguments.get("leaves") or ()
+def _said_by(work: Work, members: Collection[str]) -> list[Selection]:
+    """Return what members said, by their ids."""
     with work.store.read() as connection:
-        members = list_people(connection)
+        team = list_people(connection)
     selections = []
-    for member in members:
-        if member.id in leaves:
-            selections.append(Selection(source=member.name))
+    for person in team:
+        if person.id in members:
+            selection = Selection(source=person.name)
+            selections.append(selection)
     return selections
-
-
-def _selection(fields: Mapping[str, Any]) -> Selection:
-    """Return what the fields of JSON select; empty ones say nothing."""
-    return Selection(
-        keys=tuple(fields.get("keys") or ()),
-        source=fields.get("source") or None,
-        matching=fields.get("matching") or None,
-    )
 
 
 def _joined(receipts: Sequence[Receipt]) -> Receipt:
@@ -160,15 +184,17 @@ def _keep_cases(work: Work, judge: str, ids: Sequence[str]) -> None:
     with work.store.read() as connection:
         queued = cases_of(connection, judge, ids)
     missing = set(ids)
-    missing.difference_update(case.case_id for case in queued)
+    for case in queued:
+        missing.discard(case.case_id)
     if not missing:
         return
-    found = dict[str, Example]()
+    found = list[Example]()
     for version in reversed(work.registry.history(judge)):
         memory = work.registry.load(judge, version.number).memory
-        for case in filter(None, map(memory.case, missing)):
-            found.setdefault(case.id, case.example)
-        if len(found) == len(missing):
+        for learned in filter(None, map(memory.case, list(missing))):
+            found.append(learned.example)
+            missing.remove(learned.id)
+        if not missing:
             break
     with work.store.write() as connection:
-        add_cases(connection, judge, found.values())
+        add_cases(connection, judge, found)

@@ -31,6 +31,7 @@ from memalign.content import texts_in, values_in
 from memalign.registry import Passage, Receipt, Residue, Words
 from memalign.types import Example, FeedbackKey, Judgment
 from memalign_server.store.answers import count_answers
+from memalign_server.store.queries import CASE, SAID, of_judge
 from memalign_server.store.tables import Json, from_json, jobs, people, queue, reviews
 from memalign_server.store.team import delete_members
 
@@ -39,6 +40,9 @@ __all__ = ["ERASED", "TABLES", "forget_judgments"]
 ERASED: Final = "an erasure took what this was to work on; ask again, with what is left"
 """Why work failed that an erasure took its arguments from."""
 _GONE = "(erased)"
+_JOB = jobs.c
+_ERASES = _JOB.kind == "erase"
+_RUNS = _JOB.state == "running"
 _SENTENCE = 500  # characters: longer texts name no key in passing
 _LABEL = 2
 """Words: a verdict of so few may be a choice of the judge's type, and is nobody's words."""
@@ -66,16 +70,17 @@ class ServerTables:
 
     def passages(self, connection: Connection, judge: str) -> Iterator[Passage]:
         """Read every case and comment of a judge; of work, those that its JSON values copy."""
-        example = _written_as(queue.c.example)
-        cases = select(queue.c.case_id, queue.c.content_hash, example)
-        of_judge = cases.where(queue.c.judge == judge)
-        for case_id, about, written in connection.execute(of_judge):
+        example = _written_as(CASE.example)
+        cases = select(CASE.case_id, CASE.content_hash, example)
+        for row in connection.execute(cases.where(of_judge(judge))):
+            case_id, about, written = row
             content = list(from_json(written).values())
             yield Passage(id=case_id, source=None, content=[content], about=about)
-        for row in connection.execute(select(reviews).where(reviews.c.judge == judge)):
+        answers = select(reviews).where(SAID.judge == judge)
+        for row in connection.execute(answers):
             yield _passage(row)
-        work = select(jobs.c.arguments, jobs.c.result).where(jobs.c.judge == judge)
-        for row in connection.execute(work):
+        work = select(_JOB.arguments, _JOB.result)
+        for row in connection.execute(work.where(_JOB.judge == judge)):
             yield from _copies(list(row))
 
     def forget(
@@ -140,7 +145,7 @@ def _words(
 ) -> Iterator[Words]:
     """Yield the texts of a column; of a receipt what others may have written."""
     value = row._mapping[column]  # SQLAlchemy's public name for it
-    if column is jobs.c.result and row.kind == "erase":
+    if column is _JOB.result and row.kind == "erase":
         value = _written(value)
     if isinstance(value, Example | Judgment):
         value = value.to_dict()
@@ -153,7 +158,11 @@ def _words(
 
 
 def _written(receipt: Mapping[str, Any] | None) -> dict[str, Any]:
-    return {name: receipt[name] for name in _WRITTEN if receipt and name in receipt}
+    written = {}
+    for name in _WRITTEN:
+        if receipt and name in receipt:
+            written[name] = receipt[name]
+    return written
 
 
 def _copies(value: Any) -> Iterator[Passage]:
@@ -162,12 +171,12 @@ def _copies(value: Any) -> Iterator[Passage]:
     They are objects with an id and a field of a case.
     """
     for part in values_in(value):
-        if not isinstance(part, dict) or _OF_CASES.isdisjoint(part):
+        if not isinstance(part, dict):
             continue
         content = dict(part)
         case_id = content.pop("id", None)
         source = content.pop("source", None)
-        if not isinstance(case_id, str):
+        if not isinstance(case_id, str) or _OF_CASES.isdisjoint(part):
             continue
         words = list(content.values())
         yield Passage(id=case_id, source=None, content=words, copy=True)
@@ -186,12 +195,14 @@ def _forget_rows(
     Of the other rows what repeats it is emptied.
     """
     emptied = _emptied(table)
-    own = [column for column in table.primary_key if column.name != "judge"]
-    read: list[Any] = list(dict.fromkeys((table.c.case_id, *own)))
+    own = set(table.primary_key) - {table.c.judge}
+    read: list[Any] = [*own.union((table.c.case_id,))]
     for column in emptied:
-        read.append(_written_as(column).label(column.name))
-    of_judge = table.c.judge == judge
-    for row in connection.execute(select(*read).where(of_judge)).mappings().all():
+        written = _written_as(column)
+        read.append(written.label(column.name))
+    of_this = table.c.judge == judge
+    found = connection.execute(select(*read).where(of_this))
+    for row in found.mappings().all():
         change: Delete | Update = delete(table)
         if not _goes(row, residue):
             blank = _blank(emptied, row, residue, holds)
@@ -199,7 +210,7 @@ def _forget_rows(
                 continue
             change = update(table).values(blank)
         same = [column == row[column.name] for column in own]
-        connection.execute(change.where(of_judge, *same))
+        connection.execute(change.where(of_this, *same))
 
 
 def _goes(row: RowMapping, residue: Residue) -> bool:
@@ -251,24 +262,27 @@ def _forget_work(
     connection: Connection, receipt: Receipt, residue: Residue, holds: Holds
 ) -> None:
     """Take all texts from the judge's work; what erases here gets the receipt, without names."""
-    own = jobs.c.judge == receipt.judge
-    erases = jobs.c.kind == "erase"
-    emptied = update(jobs).where(own, ~erases)
-    connection.execute(emptied.values(arguments=None, result=None))
-    connection.execute(emptied.where(jobs.c.state != "done").values(problem=ERASED))
-    erasing = update(jobs).where(own, erases, jobs.c.state == "running")
-    connection.execute(erasing.values(result=receipt.without_names(), arguments=None))
-    for row in connection.execute(select(jobs).where(own)).all():
+    own = update(jobs).where(_JOB.judge == receipt.judge)
+    others = own.where(~_ERASES)
+    connection.execute(others.values(arguments=None, result=None))
+    waiting = others.where(_JOB.state != "done")
+    connection.execute(waiting.values(problem=ERASED))
+    erasing = own.where(_ERASES, _RUNS)
+    result = receipt.without_names()
+    connection.execute(erasing.values(result=result, arguments=None))
+    query = select(jobs).where(_JOB.judge == receipt.judge)
+    for row in connection.execute(query).all():
         change = dict[str, Any]()
         if _is_name(residue, row.asked_by):
             change["asked_by"] = _GONE
-        written = _written(row.result) if row.kind == "erase" else {}
-        repeating = [name for name, text in written.items() if holds(text)]
-        if repeating:
-            change["result"] = row.result | dict.fromkeys(repeating, _GONE)
+        if row.kind == "erase":
+            kept = dict(row.result or {})
+            for name, text in _written(kept).items():
+                if holds(text):
+                    kept[name] = _GONE
+                    change["result"] = kept
         if change:
-            same = jobs.c.id == row.id
-            connection.execute(update(jobs).where(same).values(change))
+            connection.execute(own.where(_JOB.id == row.id).values(change))
 
 
 def _leave_team(connection: Connection, judge: str) -> None:
@@ -276,10 +290,10 @@ def _leave_team(connection: Connection, judge: str) -> None:
 
     Their sessions go with them.
     """
-    query = select(jobs.c.arguments).where(jobs.c.judge == judge)
-    query = query.where(jobs.c.kind == "erase", jobs.c.state == "running")
-    for arguments in connection.scalars(query):
-        delete_members(connection, (arguments or {}).get("leaves") or ())
+    erasing = select(_JOB.arguments).where(_ERASES, _RUNS)
+    for arguments in connection.scalars(erasing.where(_JOB.judge == judge)):
+        leaves = arguments.get("leaves") if arguments else None
+        delete_members(connection, leaves or ())
 
 
 def forget_judgments(
@@ -303,15 +317,17 @@ def forget_judgments(
         versions: The versions that had one of the guidelines.
     """
     empty = dict.fromkeys(("judgment", "verdict", "version"))
-    written = select(queue.c.number, _written_as(queue.c.judgment), queue.c.version)
-    judged = written.where(queue.c.judge == judge, queue.c.judgment.is_not(None))
-    for number, text, version in connection.execute(judged).all():
-        shown = msgspec.json.decode(text, type=_Shown)
-        held = version is None or version in versions
-        by_model = bool(guidelines) and held and shown.decided_by != "expert"
-        examples = not shown.example_ids.isdisjoint(cases)
-        if by_model or examples or not shown.applied.isdisjoint(guidelines):
-            own = update(queue).where(queue.c.number == number)
+    text = _written_as(CASE.judgment)
+    query = select(CASE.number, CASE.version, text)
+    judged = query.where(of_judge(judge), CASE.judgment.is_not(None))
+    for number, version, written in connection.execute(judged).all():
+        shown = msgspec.json.decode(written, type=_Shown)
+        of_version = version is None or version in versions
+        goes = not shown.example_ids.isdisjoint(cases)
+        if guidelines and of_version and shown.decided_by != "expert":
+            goes = True
+        if goes or not shown.applied.isdisjoint(guidelines):
+            own = update(queue).where(CASE.number == number)
             connection.execute(own.values(empty))
 
 
@@ -344,7 +360,9 @@ def _written_as(column: Any) -> Any:
 
 def _is_name(residue: Residue, name: str | None) -> bool:
     """Return whether this is the erased person's name."""
-    return residue.is_name(name) or (bool(name) and residue.certain(str(name)))
+    if not name:
+        return False
+    return residue.is_name(name) or residue.certain(name)
 
 
 def _reader(residue: Residue) -> Holds:

@@ -84,7 +84,7 @@ def compare(
     for kind in LESSONS.values():
         was = _lessons(kind, before.memory)
         now = _lessons(kind, after.memory)
-        changes = _changes(was, now)
+        changes = list(_changes(was, now))
         changes.sort(key=lambda change: kind.order(change.after or change.before))
         lessons[kind.field] = tuple(changes)
     said = _keys(before.memory, after.memory)
@@ -105,23 +105,20 @@ def _changes(
     old: Mapping[Any, _Stated],
     new: Mapping[Any, _Stated],
     same: Callable[[_Stated, _Stated], bool] = eq,
-) -> list[Change]:
-    """Return what is not the same, by name."""
-    changes = []
+) -> Iterator[Change]:
+    """Yield what is not the same, by name."""
     for name in {**old, **new}:
         was = old.get(name, _ABSENT)
         now = new.get(name, _ABSENT)
         if same(was, now):
             continue
-        change = Change(
+        yield Change(
             name=str(name),
             before=was[0],
             after=now[0],
             state_before=was[1],
             state_after=now[1],
         )
-        changes.append(change)
-    return changes
 
 
 def _settings(judge: Judge) -> dict[str, _Stated]:

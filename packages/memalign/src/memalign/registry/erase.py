@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import filterfalse
 from typing import Any, NamedTuple, TypeVar
@@ -29,7 +29,7 @@ from memalign.registry import versions
 from memalign.registry.database import Database
 from memalign.registry.erase_check import in_other_tables
 from memalign.registry.erase_reach import reach_of, says
-from memalign.registry.erased_hashes import ErasedHashes, remember, wordings_of
+from memalign.registry.erased_hashes import ErasedHashes, wordings_of
 from memalign.registry.judge_rows import (
     Codec,
     Contents,
@@ -42,7 +42,7 @@ from memalign.registry.kinds import KINDS, LESSONS, NAMES, SENTENCES, Held
 from memalign.registry.other_tables import Passage, other_tables
 from memalign.registry.receipt import Receipt, RedactedVersion, in_words
 from memalign.registry.residue import RUN, Residue, Said
-from memalign.registry.tables import rows
+from memalign.registry.tables import ROW, VERSION, rows
 from memalign.registry.tables import versions as versions_table
 from memalign.registry.versions import Head, Timeline, VersionInfo
 from memalign.types import FeedbackKey
@@ -78,17 +78,11 @@ class Selection:
     source: str | None = None
     matching: str | None = None
 
-    def __bool__(self) -> bool:
-        return self != _NOTHING
-
     def __str__(self) -> str:
         """Return the end of a message, never with the text: it is to be kept nowhere."""
-        parts = ""
-        if self.source is not None:
-            parts += f" of source {self.source!r}"
-        if self.matching is not None:
-            parts += " with this text"
-        return parts
+        source = "" if self.source is None else f" of source {self.source!r}"
+        text = "" if self.matching is None else " with this text"
+        return source + text
 
     @cached_property
     def finder(self) -> Finder | None:
@@ -98,24 +92,14 @@ class Selection:
         return Finder(self.matching)
 
     @property
-    def text(self) -> Finder | None:
-        """Find the text if it may be nowhere afterwards.
+    def given(self) -> int:
+        """Return how many fields say what goes.
 
-        One that is looked for among some feedback only may stay in other feedback.
+        If it is one, its text or its name may be nowhere afterwards. A text that is looked for
+        among some feedback only may stay in other feedback, and a name in other words.
         """
-        if self.keys or self.source is not None:
-            return None
-        return self.finder
-
-    @property
-    def person(self) -> str | None:
-        """The name that may be nowhere afterwards."""
-        if self.keys or self.matching is not None:
-            return None
-        return self.source
-
-
-_NOTHING = Selection()
+        given = (bool(self.keys), self.source is not None, self.matching is not None)
+        return sum(given)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,7 +127,11 @@ class History:
     @cached_property
     def values(self) -> tuple[Held, ...]:
         """Every value that its rows ever held."""
-        return tuple(versions.held_in(self.timeline, self.codec.decode))
+        return self.held(self.timeline)
+
+    def held(self, timeline: Timeline) -> tuple[Held, ...]:
+        """Return every value of some rows."""
+        return tuple(versions.held_in(timeline, self.codec.decode))
 
     @cached_property
     def everything(self) -> tuple[Passage, ...]:
@@ -241,13 +229,7 @@ def erase_feedback(
     with database.snapshot() as connection:
         plan = plan_erasure(connection, name, selections, keep)
     if dry_run:
-        receipt = replace(
-            plan.receipt,
-            latest=None,
-            dry_run=True,
-            unreachable=database.unreachable,
-        )
-        return replace(plan, receipt=receipt)
+        return plan
     with database.write(name) as connection:
         if not _is_current(connection, plan, selections):
             plan = plan_erasure(connection, name, selections, keep)
@@ -273,49 +255,41 @@ def plan_erasure(
         UnknownKey: Nothing is there that these name.
     """
     with named_damage(f"the judge {name!r}"):
-        return _plan(connection, _read(connection, name), selections, keep)
+        history = _read(connection, name)
+        named = select(history, selections)
+        forgotten = forget(history, named)
+        residue = sought(history, forgotten, named, keep)
+        # Only now it is known which words go. A guideline that was not learned from them may repeat
+        # them, and so may what memalign or a model says of other feedback.
+        copied = _copies(forgotten, residue)
+        if copied or any(says(one, residue) for one in forgotten.stays):
+            forgotten = forget(history, residue, copied)
+        known = named.keys or residue.cases or forgotten.versions
+        if not known and not _is_mentioned(connection, history, residue):
+            raise _unknown(history, selections, named)
+        residue = sought(history, forgotten, named, keep, lessons=True)
+        latest = history.head.latest
+        memory = None
+        if latest in forgotten.versions:
+            contents = _at(forgotten.rest, latest)
+            memory = memory_of(contents, history.codec.decode)
+        return Plan(
+            history=history,
+            forgotten=forgotten,
+            residue=residue,
+            memory=memory,
+            receipt=_receipt(history, forgotten, residue, copied, memory),
+        )
 
 
-def _plan(
-    connection: Connection,
-    history: History,
-    selections: Sequence[Selection],
-    keep: Collection[str],
-) -> Plan:
-    named = select(history, selections)
-    forgotten = forget(history, named)
-    residue = sought(history, forgotten, named, keep)
-    # Only now it is known which words go. A guideline that was not learned from them may repeat
-    # them, and so may what memalign or a model says of other feedback.
-    copied = _copies(forgotten, residue)
-    if copied or any(says(one, residue) for one in forgotten.stays):
-        forgotten = forget(history, residue, copied)
-    known = named.keys or residue.cases or forgotten.versions
-    if not known and not _is_mentioned(connection, history, residue):
-        raise _unknown(history, selections)
-    residue = sought(history, forgotten, named, keep, lessons=True)
-    latest = history.head.latest
-    memory = None
-    if latest in forgotten.versions:
-        contents = _at(forgotten.rest, latest)
-        memory = memory_of(contents, history.codec.decode)
-    return Plan(
-        history=history,
-        forgotten=forgotten,
-        residue=residue,
-        memory=memory,
-        receipt=_receipt(history, forgotten, residue, copied, memory),
-    )
-
-
-def _unknown(history: History, selections: Sequence[Selection]) -> UnknownKey:
+def _unknown(
+    history: History, selections: Sequence[Selection], named: Residue
+) -> UnknownKey:
     """Return the error that nothing is there; it says when a person was erased before."""
     what = " or".join(filter(None, map(str, selections)))
     when = ""
-    for selection in selections:
-        if selection.person is None:
-            continue
-        day = history.erased.person_erased_on(selection.person)
+    for person in named.people:
+        day = history.erased.person_erased_on(person)
         if day is not None:
             when = f"; it was erased on {day}"
     return UnknownKey(
@@ -355,18 +329,18 @@ def _is_current(
     What was said since must concern nothing that goes; then the plan spares it.
     """
     history = plan.history
+    residue = plan.residue
     if versions.find(connection, history.name) != history.head:
         return False
     before = {repr(passage): passage for passage in history.passages}
     now = {repr(passage): passage for passage in _passages(connection, history.name)}
     for written in before.keys() ^ now.keys():
         passage = now.get(written) or before[written]
-        if passage.id in plan.residue.touched:
-            return False
-        if any(_may_name(selection, passage) for selection in selections):
+        named = any(_may_name(selection, passage) for selection in selections)
+        if named or passage.id in residue.touched:
             return False
     for written in now.keys() - before.keys():
-        plan.residue.spare(texts_in(now[written].content))
+        residue.spare(texts_in(now[written].content))
     return True
 
 
@@ -402,14 +376,13 @@ def select(history: History, selections: Sequence[Selection]) -> Residue:
     Raises:
         UnknownKey: There is no selection, or the only one has a key that names nothing.
     """
-    if not selections:
+    given = [selection for selection in selections if selection.given]
+    if not given:
         raise UnknownKey("name feedback by id (t-17), by key (t-17@ana) or by source")
     chosen = []
     cases: set[str] = set()
-    for selection in selections:
-        named, ids, unknown = _named_by(history, selection)
-        if unknown and len(selections) == 1:
-            raise _nothing_of(history, selection, unknown[0])
+    for selection in given:
+        named, ids = _named_by(history, selection, strictly=len(given) == 1)
         chosen.append((selection, named, ids))
         cases |= ids
     contents = _only_in(history, cases)
@@ -422,49 +395,46 @@ def select(history: History, selections: Sequence[Selection]) -> Residue:
     # What one selection spares another may take.
     for one in taken:
         spared = set(filterfalse(one.takes, spared))
+    alone = [selection for selection in given if selection.given == 1]
     return Residue(
         keys=keys,
         spared=spared,
         cases=cases,
-        finders=[one.text for one in selections if one.text],
-        people=[one.person for one in selections if one.person is not None],
+        finders=[one.finder for one in alone if one.finder is not None],
+        people=[one.source for one in alone if one.source],
     )
 
 
 def _named_by(
-    history: History, selection: Selection
-) -> tuple[set[FeedbackKey], set[str], list[str | FeedbackKey]]:
-    """Return the keys and the ids of cases that a selection names, and which of its keys name none.
+    history: History, selection: Selection, *, strictly: bool
+) -> tuple[set[FeedbackKey], set[str]]:
+    """Return the keys and the ids of cases that a selection names.
 
-    What people said of a case goes with the case.
+    What people said of a case goes with the case. Raises UnknownKey, if that is asked for, for a
+    key that names nothing.
     """
+    passages = history.everything
     finder = selection.finder
-    keys: set[FeedbackKey] = set()
-    cases: set[str] = set()
-    for passage in history.everything:
-        if finder is not None and not passage.held_by(finder):
-            continue
-        if passage.source is None:
-            cases.add(passage.id)
-        else:
-            keys.add(passage.key)
+    if finder is not None:
+        passages = tuple(one for one in passages if one.held_by(finder))
+    keys = {one.key for one in passages if one.source is not None}
+    cases = {one.id for one in passages if one.source is None}
     keys |= history.keys_on(cases)
     source = selection.source
     if source is not None:
         keys = {key for key in keys if same_person(key.source, source)}
         cases = set()
-    unknown: list[str | FeedbackKey] = []
     if not selection.keys:
-        return keys, cases, unknown
+        return keys, cases
     named: set[FeedbackKey] = set()
     ids: set[str] = set()
     for selector, found in select_keys(sorted(keys), selection.keys).items():
         meant = _ids_meant(selector) & cases
-        if not found and not meant:
-            unknown.append(selector)
+        if strictly and not found and not meant:
+            raise _nothing_of(history, selection, selector)
         named.update(found)
         ids |= meant
-    return named | history.keys_on(ids), ids, unknown
+    return named | history.keys_on(ids), ids
 
 
 def _ids_meant(selector: str | FeedbackKey) -> set[str]:
@@ -489,15 +459,9 @@ def _nothing_of(
 
 def _only_in(history: History, cases: Collection[str]) -> set[str]:
     """Return the hashes of contents of these cases in other tables that no other case has."""
-    going: set[str] = set()
-    staying: set[str] = set()
-    for passage in history.passages:
-        if passage.source is not None or not passage.about:
-            continue
-        if passage.id in cases:
-            going.add(passage.about)
-        else:
-            staying.add(passage.about)
+    queued = [one for one in history.passages if one.source is None and one.about]
+    going = {one.about for one in queued if one.id in cases}
+    staying = {one.about for one in queued if one.id not in cases}
     if not going:
         return going
     for value in history.values:
@@ -517,23 +481,15 @@ def _taken(
 
     A text, or the content of a case that goes, takes only what was said with it or of it.
     """
+    said = [one for one in history.passages if one.source is not None and not one.copy]
+    hits = {one.said for one in said if one.about in contents}
     whole = keys
-    if selection.text is not None:
+    finder = selection.finder
+    if selection.given == 1 and finder is not None:
         whole = history.keys_on(cases)
-    hits: set[Said] = set()
-    others: set[Said] = set()
-    for passage in history.passages:
-        if passage.source is None or passage.copy:
-            continue
-        hit = passage.about in contents
-        if not hit and selection.text is not None:
-            hit = passage.held_by(selection.text)
-        if hit:
-            hits.add(passage.said)
-        else:
-            others.add(passage.said)
+        hits.update(one.said for one in said if one.held_by(finder))
     partly = {key for key, _ in hits} - whole
-    spared = {said for said in others if said[0] in partly}
+    spared = {one.said for one in said if one.key in partly} - hits
     return _Taken(keys | partly, cases, spared)
 
 
@@ -581,12 +537,11 @@ def forget(
                 model = {_EMBEDDING: b"null"}  # without a case there is no vector
         _extend(rest, number, part.kept)
         _extend(rest, number, model)
-    decode = history.codec.decode
     return Forgotten(
         versions=lost,
         sizes=sizes,
-        gone=tuple(versions.held_in(gone, decode)),
-        stays=tuple(versions.held_in(rest, decode)),
+        gone=history.held(gone),
+        stays=history.held(rest),
         rest=rest,
     )
 
@@ -663,13 +618,9 @@ def _extend(timeline: Timeline, number: int, contents: Contents) -> None:
     for row, body in contents.items():
         spans = timeline.setdefault(row, [])
         since = number
-        if spans:
-            begun, until, last = spans[-1]
-            if (until, last) == (number, body):
-                since = begun
-                spans.pop()
-        span = (since, number + 1, body)
-        spans.append(span)
+        if spans and spans[-1][1:] == (number, body):
+            since, _, _ = spans.pop()
+        spans.append((since, number + 1, body))
 
 
 def _without(memory: Memory, residue: Residue, copied: Collection[RowKey]) -> Memory:
@@ -905,13 +856,11 @@ def write(connection: Connection, plan: Plan) -> None:
     versions.forget_answers(connection, judge)  # they may quote what goes
     _write_rows(connection, plan)
     _write_versions(connection, plan)
-    remember(
+    plan.history.erased.remember(
         connection,
         judge,
-        keys=residue.keys,
+        residue,
         contents=residue.contents - _contents(forgotten.stays),
-        cases=residue.cases,
-        people=residue.people,
         wordings=wordings_of(forgotten.gone) - wordings_of(forgotten.stays),
     )
     for tables in other_tables(connection):
@@ -923,15 +872,15 @@ def _write_rows(connection: Connection, plan: Plan) -> None:
     before = plan.history.timeline
     after = plan.forgotten.rest
     new: list[dict[str, Any]] = []
-    for row in sorted(before.keys() | after.keys()):
+    for row, old_spans in before.items():
         spans = after.get(row, [])
-        if spans == before.get(row):
+        if spans == old_spans:
             continue
         kind, key = row
         old = delete(rows).where(
-            rows.c.judge == head.judge,
-            rows.c.kind == kind,
-            rows.c.key == key,
+            ROW.judge == head.judge,
+            ROW.kind == kind,
+            ROW.key == key,
         )
         connection.execute(old)
         for since, until, body in spans:
@@ -950,18 +899,18 @@ def _write_rows(connection: Connection, plan: Plan) -> None:
 
 def _write_versions(connection: Connection, plan: Plan) -> None:
     head = plan.history.head
-    changed: dict[int, dict[str, Any]] = {}
-    for number, sizes in plan.forgotten.sizes.items():
-        changed[number] = {"memory_hash": "", **sizes}
     for info in plan.history.infos:
+        values: dict[str, Any] = {}
+        if info.number in plan.forgotten.sizes:
+            values = {"memory_hash": "", **plan.forgotten.sizes[info.number]}
         if plan.residue.in_sentence(info.note or ""):
-            changed.setdefault(info.number, {})["note"] = _ERASED
-    for number, values in changed.items():
-        change = update(versions_table).where(
-            versions_table.c.judge == head.judge,
-            versions_table.c.number == number,
-        )
-        connection.execute(change.values(redacted=True, **values))
+            values["note"] = _ERASED
+        if values:
+            change = update(versions_table).where(
+                VERSION.judge == head.judge,
+                VERSION.number == info.number,
+            )
+            connection.execute(change.values(redacted=True, **values))
     if plan.memory is None:
         return
     said = in_words({"comment": len(plan.residue.keys)})

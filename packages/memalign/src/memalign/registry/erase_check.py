@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -23,6 +23,10 @@ from memalign.registry.other_tables import Words, other_tables
 from memalign.registry.receipt import Receipt
 from memalign.registry.residue import Residue
 from memalign.registry.tables import (
+    ANSWER,
+    JUDGE,
+    ROW,
+    VERSION,
     answers,
     judges,
     metadata,
@@ -88,29 +92,24 @@ def search_again(
     searched = "all rows of every table"
     if database.files:
         searched += f", and {size:,} bytes of the file"
-    places = Counter[str]()
-    rows_left: dict[str, None] = {}
-    others = set()
-    for trace in traces:
-        if trace.judge not in (None, own):
-            others.add(trace.judge)  # only its name
-            continue
-        places[trace.place] += 1
-        if trace.row:
-            rows_left[trace.row] = None
+    ours = [trace for trace in traces if trace.judge in (None, own)]
+    rows_left = dict.fromkeys(trace.row for trace in ours if trace.row)
+    # Of another judge only its name.
+    others = {trace.judge for trace in traces if trace.judge not in (None, own)}
     return replace(
         receipt,
         searched=searched,
         looked_for=residue.looked_for,
-        left=(*_counted(places), *in_files),
+        left=(*_counted(ours), *in_files),
         stays=tuple(rows_left),
         elsewhere=tuple(sorted(others)),
         unreachable=(*database.unreachable, *unread),
     )
 
 
-def _counted(places: Mapping[str, int]) -> Iterator[str]:
+def _counted(traces: Iterable[Trace]) -> Iterator[str]:
     """Yield every place that holds something, and in how many rows."""
+    places = Counter(trace.place for trace in traces)
     for place, count in sorted(places.items()):
         noun = "row" if count == 1 else "rows"
         yield f"{place} ({count} {noun})"
@@ -141,7 +140,7 @@ def _held(texts: Iterable[Words], residue: Residue, own: str) -> Iterator[Trace]
 def _in_registry(
     connection: Connection, residue: Residue, own: str, codec: Codec
 ) -> Iterator[Trace]:
-    columns = (judges.c.name, rows.c.kind, rows.c.key, rows.c.body)
+    columns = (JUDGE.name, ROW.kind, ROW.key, ROW.body)
     for judge, name, key, body in connection.execute(select(*columns).join(rows)):
         held = Held(name, key, codec.decode(name, body))
         if judge == own:
@@ -154,8 +153,7 @@ def _in_registry(
         if came_from or any(_held(words, residue, own)):
             what = f"the {key}" if name == "judge" else name
             yield Trace(f"{rows.name}.body, {what}", judge, _row(held))
-    yield from _held(_notes(connection), residue, own)
-    yield from _held(_names_and_answers(connection), residue, own)
+    yield from _held(_other_words(connection), residue, own)
 
 
 def _words_of_row(judge: str, held: Held) -> Iterator[Words]:
@@ -176,9 +174,10 @@ def _row(held: Held) -> str:
     return f"{noun} {held.key}"
 
 
-def _notes(connection: Connection) -> Iterator[Words]:
-    query = select(judges.c.name, versions.c.number, versions.c.note).join(judges)
-    noted = query.where(versions.c.note.is_not(None))
+def _other_words(connection: Connection) -> Iterator[Words]:
+    """Yield what the registry's other tables hold of people's words."""
+    query = select(JUDGE.name, VERSION.number, VERSION.note).join(judges)
+    noted = query.where(VERSION.note.is_not(None))
     for judge, number, note in connection.execute(noted):
         yield Words(
             place=f"{versions.name}.note",
@@ -187,14 +186,11 @@ def _notes(connection: Connection) -> Iterator[Words]:
             kind="sentence",
             row=f"version {number}",
         )
-
-
-def _names_and_answers(connection: Connection) -> Iterator[Words]:
     place = f"{judges.name}.name"
-    for name in connection.scalars(select(judges.c.name)):
+    for name in connection.scalars(select(JUDGE.name)):
         yield Words(place=place, judge=None, text=name, kind="other")
     place = f"{answers.name}.answer"
-    kept = select(judges.c.name, answers.c.answer).join(answers)
+    kept = select(JUDGE.name, ANSWER.answer).join(answers)
     for judge, answer in connection.execute(kept):
         for text in texts_in(json.loads(answer)):
             yield Words(place=place, judge=judge, text=text, kind="other")

@@ -17,10 +17,11 @@ from sqlalchemy import Connection, delete, insert, select
 from memalign.keys import name_key, readings
 from memalign.memory import LedgerEntry, Memory
 from memalign.registry.kinds import Held, values_of
-from memalign.registry.tables import erasures, judges
+from memalign.registry.residue import Residue
+from memalign.registry.tables import ERASURE, JUDGE, erasures
 from memalign.types import Feedback, FeedbackKey
 
-__all__ = ["ErasedHashes", "Wording", "remember", "wordings_of"]
+__all__ = ["ErasedHashes", "Wording", "wordings_of"]
 
 Wording = tuple[str, str]
 """A person, and a text of what was learned that the person wrote or confirmed."""
@@ -61,14 +62,14 @@ class ErasedHashes:
 
     def __init__(self, connection: Connection, judge: int | None) -> None:
         columns = (
-            judges.c.secret,
-            erasures.c.kind,
-            erasures.c.digest,
-            erasures.c.erased_at,
+            JUDGE.secret,
+            ERASURE.kind,
+            ERASURE.digest,
+            ERASURE.erased_at,
         )
         query = select(*columns).join(erasures)
         if judge is not None:
-            query = query.where(judges.c.id == judge)
+            query = query.where(JUDGE.id == judge)
         self._secrets = set()
         self._days = {}
         for secret, kind, digest, erased_at in connection.execute(query):
@@ -151,14 +152,52 @@ class ErasedHashes:
                 facts.add(_Fact.of_key(value.key))
                 facts.add(_Fact.of_person(value.source))
         known = {digest for _, digest in self._days}
-        back: set[str] = set()
-        for secret in self._secrets:
-            back.update(fact.digest(secret) for fact in facts)
+        back = {fact.digest(secret) for secret in self._secrets for fact in facts}
         readmitted = delete(erasures).where(
-            erasures.c.judge == judge,
-            erasures.c.digest.in_(sorted(back & known)),
+            ERASURE.judge == judge,
+            ERASURE.digest.in_(sorted(back & known)),
         )
         connection.execute(readmitted)
+
+    def remember(
+        self,
+        connection: Connection,
+        judge: int,
+        residue: Residue,
+        *,
+        contents: Iterable[str],
+        wordings: Iterable[Wording],
+    ) -> None:
+        """Keep hashes of what is erased from a judge.
+
+        Args:
+            connection: The transaction.
+            judge: The judge's id.
+            residue: The erased feedback, cases and people.
+            contents: The hashes of the contents of erased cases that no other case has.
+            wordings: The wordings of people that went.
+        """
+        facts = {_Fact.of_wording(*wording) for wording in wordings}
+        facts.update(map(_Fact.of_key, residue.keys))
+        facts.update(map(_Fact.of_person, residue.people))
+        facts.update(_Fact("case", content) for content in contents)
+        facts.update(_Fact("id", case) for case in residue.cases)
+        own = select(JUDGE.secret).where(JUDGE.id == judge)
+        secret = connection.execute(own).scalar_one()
+        now = datetime.now(UTC).isoformat()
+        new = []
+        for fact in facts:
+            digest = fact.digest(secret)
+            if (fact.kind, digest) not in self._days:
+                values = {
+                    "judge": judge,
+                    "kind": fact.kind,
+                    "digest": digest,
+                    "erased_at": now,
+                }
+                new.append(values)
+        if new:
+            connection.execute(insert(erasures), new)
 
     def erased_on(self, selector: str | FeedbackKey) -> date | None:
         """Return the day on which the feedback of a key, written key or id was erased, or None."""
@@ -200,51 +239,6 @@ class ErasedHashes:
             if day is not None:
                 return day
         return None
-
-
-def remember(
-    connection: Connection,
-    judge: int,
-    *,
-    keys: Iterable[FeedbackKey],
-    contents: Iterable[str],
-    cases: Iterable[str] = (),
-    people: Iterable[str] = (),
-    wordings: Iterable[Wording] = (),
-) -> None:
-    """Keep hashes of what was erased.
-
-    Args:
-        connection: The transaction.
-        judge: The judge's id.
-        keys: The erased feedback.
-        contents: The hashes of the contents of erased cases.
-        cases: Their ids.
-        people: The people of whom everything was erased.
-        wordings: The wordings of people that went.
-    """
-    query = select(judges.c.secret).where(judges.c.id == judge)
-    secret = connection.execute(query).scalar_one()
-    query = select(erasures.c.digest).where(erasures.c.judge == judge)
-    known = set(connection.scalars(query))
-    facts = list(map(_Fact.of_key, keys))
-    facts += map(_Fact.of_person, people)
-    facts += [_Fact("case", content) for content in contents]
-    facts += [_Fact("id", case) for case in cases]
-    facts += [_Fact.of_wording(*wording) for wording in wordings]
-    at = datetime.now(UTC).isoformat()
-    new = {}
-    for fact in facts:
-        digest = fact.digest(secret)
-        if digest not in known:
-            new[digest] = {
-                "judge": judge,
-                "kind": fact.kind,
-                "digest": digest,
-                "erased_at": at,
-            }
-    if new:
-        connection.execute(insert(erasures), list(new.values()))
 
 
 def wordings_of(values: Iterable[Held]) -> set[Wording]:

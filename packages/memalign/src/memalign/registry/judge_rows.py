@@ -88,10 +88,11 @@ def decoded(kind: str, body: bytes) -> Any:
     """
     if kind == "vector":
         return body
-    struct = KINDS[kind].type if kind in KINDS else None
     try:
         value = json.loads(body)
-        return value if struct is None else msgspec.convert(value, struct)
+        if kind in KINDS and KINDS[kind].type is not None:
+            value = msgspec.convert(value, KINDS[kind].type)
+        return value
     except (ValueError, RecursionError, msgspec.MsgspecError) as error:
         raise RegistryError(
             f"a row of kind {kind} is damaged: {error}; restore the registry from a copy"
@@ -196,18 +197,16 @@ def memory_of(
             vector=values["vector"].get(name),
         )
         cases.append(case)
-    fields: dict[str, Any] = {"cases": tuple(cases)}
-    for name, state in values["memory"].items():
+    fields = values["memory"]
+    for name, state in fields.items():
         if isinstance(state, list):
             fields[name] = tuple(state)
-        else:
-            fields[name] = state
     for name, described in KINDS.items():
         if described.collection is None:
             continue
         entries = sorted(values[name].values(), key=described.order)
         fields[described.collection] = tuple(entries)
-    return Memory(**fields)
+    return Memory(cases=tuple(cases), **fields)
 
 
 def settings_of(judge: Judge) -> dict[str, Any]:

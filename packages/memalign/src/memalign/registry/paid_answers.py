@@ -15,7 +15,7 @@ from sqlalchemy import Connection, bindparam, delete, insert, select
 from memalign.errors import JudgeNotFound, RegistryError
 from memalign.registry import versions
 from memalign.registry.database import Database
-from memalign.registry.tables import answers
+from memalign.registry.tables import ANSWER, answers
 
 __all__ = ["PaidAnswers"]
 
@@ -34,8 +34,8 @@ class PaidAnswers:
         self._taken: set[str] = set()
         with database.read() as connection:
             self._head = versions.find(connection, name)
-            own = answers.c.judge == self._head.judge
-            query = select(answers.c.key, answers.c.answer).where(own)
+            own = ANSWER.judge == self._head.judge
+            query = select(ANSWER.key, ANSWER.answer).where(own)
             for key, answer in connection.execute(query):
                 self._answers[key] = answer
 
@@ -59,9 +59,10 @@ class PaidAnswers:
 
     def _write(self, new: Mapping[str, bytes]) -> None:
         judge = self._head.judge
-        rows = []
-        for key, answer in new.items():
-            rows.append({"judge": judge, "key": key, "answer": answer})
+        rows = [
+            {"judge": judge, "key": key, "answer": answer}
+            for key, answer in new.items()
+        ]
         try:
             with self._database.write(self._name) as connection:
                 if self._may_keep(connection):
@@ -98,8 +99,8 @@ class PaidAnswers:
 
     def _remove(self, connection: Connection, keys: Iterable[str]) -> None:
         same = delete(answers).where(
-            answers.c.judge == self._head.judge,
-            answers.c.key == bindparam("of_key"),
+            ANSWER.judge == self._head.judge,
+            ANSWER.key == bindparam("of_key"),
         )
         named = [{"of_key": key} for key in keys]
         connection.execute(same, named)

@@ -609,10 +609,16 @@ class Registry:
         if isinstance(selectors, str | FeedbackKey):
             selectors = (selectors,)
         named = Selection(keys=tuple(selectors), source=source, matching=matching)
-        selections = list(filter(None, (named, *also)))
-        plan = erase_feedback(self._database, name, selections, keep, dry_run=dry_run)
+        plan = erase_feedback(
+            self._database, name, (named, *also), keep, dry_run=dry_run
+        )
         if dry_run:
-            return plan.receipt
+            return replace(
+                plan.receipt,
+                latest=None,
+                dry_run=True,
+                unreachable=self._database.unreachable,
+            )
         receipt = search_again(
             self._database, plan.receipt, plan.residue, plan.history.codec
         )
@@ -745,12 +751,9 @@ def _learner(
     columns: Mapping[str, str] | None,
     max_cost: float | None = None,
 ) -> MemAlign:
-    learner = optimizer or MemAlign()
-    if columns is not None:
-        learner = replace(learner, columns=columns)
-    if max_cost is not None:
-        learner = replace(learner, max_cost=max_cost)
-    return learner
+    given: dict[str, Any] = {"columns": columns, "max_cost": max_cost}
+    changes = {name: knob for name, knob in given.items() if knob is not None}
+    return replace(optimizer or MemAlign(), **changes)
 
 
 def _check_locks(before: Judge, after: Judge) -> None:

@@ -94,10 +94,8 @@ class Residue:
                 self._short[field] = " ".join(words)
         self._vocabulary = set(chain.from_iterable(self._runs))
         # Short texts that are no chance inside a longer one.
-        self._phrases = set()
-        for phrase in self._short.values():
-            if phrase.count(" ") >= _PHRASE - 1:
-                self._phrases.add(phrase)
+        phrases = self._short.values()
+        self._phrases = {one for one in phrases if one.count(" ") >= _PHRASE - 1}
         self.spare(survivors)
 
     @cached_property
@@ -129,9 +127,8 @@ class Residue:
                 continue
             words = words_and_pairs(text)
             self._runs.difference_update(_runs_of(words, self._vocabulary))
-            for phrase in list(self._phrases):
-                if _within(phrase, words):
-                    self._phrases.remove(phrase)
+            held = {phrase for phrase in self._phrases if _within(phrase, words)}
+            self._phrases -= held
         self._vocabulary = set(chain.from_iterable(self._runs))
         self._judged.clear()
 
@@ -246,24 +243,19 @@ class Residue:
             How many bytes were searched, and the traces there that are in none of all live rows.
         """
         size = 0
-        traces: dict[str, set[_BytesTrace]] = {}
+        traces: set[tuple[str, _BytesTrace]] = set()
         for path in files:
-            remains = traces.setdefault(path.name, set())
             tail = b""
             for block in _blocks(path):
                 size += len(block)
-                remains.update(self._traces(tail + block))
-                tail = (tail + block)[-_OVERLAP:]
-        if any(traces.values()):
-            for data in live:
-                known = set(self._traces(data))
-                for remains in traces.values():
-                    remains.difference_update(known)
-        found = set()
-        for name, remains in traces.items():
-            for what, _ in remains:
-                found.add(f"{name} ({what})")
-        return size, sorted(found)
+                data = tail + block
+                traces.update((path.name, trace) for trace in self._traces(data))
+                tail = data[-_OVERLAP:]
+        for data in live if traces else ():
+            known = set(self._traces(data))
+            traces = {found for found in traces if found[1] not in known}
+        places = {f"{name} ({what})" for name, (what, _) in traces}
+        return size, sorted(places)
 
     def _traces(self, data: bytes) -> Iterator[_BytesTrace]:
         """Yield the traces in bytes that hold JSON: runs of words, and whole fields."""

@@ -95,6 +95,14 @@ answers = Table(
 """What models answered aligns that are under way or were stopped; see `paid_answers`."""
 
 
+JUDGE = judges.c
+VERSION = versions.c
+ROW = rows.c
+ERASURE = erasures.c
+ANSWER = answers.c
+"""The columns of a judge, a version, a row, and so on."""
+
+
 def our_tables(connection: sa.Connection) -> list[str]:
     """Return the names of memalign's tables in a database, other packages' included."""
     names = sa.inspect(connection).get_table_names()
@@ -114,6 +122,4 @@ def without_statistics(*columns: Column[Any]) -> None:
         )
 
 
-without_statistics(
-    rows.c.key, rows.c.body, versions.c.summary, versions.c.note, answers.c.answer
-)
+without_statistics(ROW.key, ROW.body, VERSION.summary, VERSION.note, ANSWER.answer)

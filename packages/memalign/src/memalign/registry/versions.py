@@ -48,7 +48,18 @@ from memalign.registry.judge_rows import (
     named_damage,
 )
 from memalign.registry.kinds import LESSONS, Held, values_of
-from memalign.registry.tables import answers, erasures, judges, rows, versions
+from memalign.registry.receipt import in_words
+from memalign.registry.tables import (
+    ANSWER,
+    JUDGE,
+    ROW,
+    VERSION,
+    answers,
+    erasures,
+    judges,
+    rows,
+    versions,
+)
 from memalign.types import FeedbackKey
 from memalign.values import ValueType
 
@@ -105,8 +116,7 @@ class VersionInfo:
 _INFO = [versions.c[field.name] for field in fields(VersionInfo)]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Rollback:
+class Rollback(NamedTuple):
     """The version that a rollback made, with the rows before and after.
 
     It is the newest one if that equals it.
@@ -138,11 +148,11 @@ def find(connection: Connection, name: str) -> Head:
     Raises JudgeNotFound, which names the judges that there are.
     """
     if is_unicode(name):
-        query = select(judges.c.id, judges.c.latest, judges.c.forgettings)
-        row = connection.execute(query.where(judges.c.name == name)).one_or_none()
+        query = select(JUDGE.id, JUDGE.latest, JUDGE.forgettings)
+        row = connection.execute(query.where(JUDGE.name == name)).one_or_none()
         if row is not None:
             return Head(*row)
-    everyone = select(judges.c.name).order_by(judges.c.name)
+    everyone = select(JUDGE.name).order_by(JUDGE.name)
     names = connection.scalars(everyone).all()
     listed = ", ".join(names[:20])
     if len(names) > 20:
@@ -161,12 +171,12 @@ def read(connection: Connection, head: Head, number: int, *, name: str) -> Conte
         raise JudgeNotFound(
             f"judge {name!r} has no version {number}; the latest is {head.latest}"
         )
-    held: ColumnElement[bool] = rows.c.until.is_(None)  # which an index finds
+    held: ColumnElement[bool] = ROW.until.is_(None)  # which an index finds
     if number != head.latest:
-        held |= rows.c.until > number
-        held &= rows.c.since <= number
-    query = select(rows.c.kind, rows.c.key, rows.c.body)
-    query = query.where(rows.c.judge == head.judge, held)
+        held |= ROW.until > number
+        held &= ROW.since <= number
+    query = select(ROW.kind, ROW.key, ROW.body)
+    query = query.where(ROW.judge == head.judge, held)
     contents = {}
     for kind, key, body in connection.execute(query):
         contents[kind, key] = body
@@ -175,19 +185,19 @@ def read(connection: Connection, head: Head, number: int, *, name: str) -> Conte
 
 def memory_hash(connection: Connection, judge: int, number: int) -> str:
     """Return the hash of a version's memory as it was written; empty if an erasure changed it."""
-    query = select(versions.c.memory_hash).where(
-        versions.c.judge == judge,
-        versions.c.number == number,
+    query = select(VERSION.memory_hash).where(
+        VERSION.judge == judge,
+        VERSION.number == number,
     )
     return connection.execute(query).scalar() or ""
 
 
 def timeline(connection: Connection, judge: int, latest: int) -> Timeline:
     """Return every row of a judge: its first version, the one after its last, and its body."""
-    query = select(rows).where(rows.c.judge == judge)
+    query = select(rows).where(ROW.judge == judge)
     following = latest + 1
     spans: Timeline = {}
-    for row in connection.execute(query.order_by(rows.c.since)):
+    for row in connection.execute(query.order_by(ROW.since)):
         _, kind, key, since, until, body = row
         held = spans.setdefault((kind, key), [])
         held.append((since, until or following, body))
@@ -203,26 +213,26 @@ def held_in(spans: Timeline, decode: Callable[[str, bytes], Any]) -> Iterator[He
 
 def history(connection: Connection, judge: int) -> tuple[VersionInfo, ...]:
     """Return every version, the oldest first."""
-    query = select(*_INFO).where(versions.c.judge == judge)
-    found = connection.execute(query.order_by(versions.c.number))
+    query = select(*_INFO).where(VERSION.judge == judge)
+    found = connection.execute(query.order_by(VERSION.number))
     return tuple(VersionInfo(**row) for row in found.mappings())
 
 
 def summaries(connection: Connection) -> tuple[JudgeSummary, ...]:
     """Return what `Registry.list` says of every judge, by name."""
-    settings = select(rows.c.judge, rows.c.key, rows.c.body).where(
-        rows.c.kind == "judge",
-        rows.c.key.in_(("value_type", "model")),
-        rows.c.until.is_(None),
+    settings = select(ROW.judge, ROW.key, ROW.body).where(
+        ROW.kind == "judge",
+        ROW.key.in_(("value_type", "model")),
+        ROW.until.is_(None),
     )
     values = {}
     for judge, key, body in connection.execute(settings):
         values[judge, key] = decoded("judge", body)
-    newest = versions.c.number == judges.c.latest
-    newest &= versions.c.judge == judges.c.id
+    newest = VERSION.number == JUDGE.latest
+    newest &= VERSION.judge == JUDGE.id
     query = select(judges, versions).join(versions, newest)
     found = []
-    for row in connection.execute(query.order_by(judges.c.name)):
+    for row in connection.execute(query.order_by(JUDGE.name)):
         with named_damage(f"the judge {row.name!r}"):
             written = values[row.id, "value_type"]
             summary = JudgeSummary(
@@ -384,7 +394,7 @@ def add_judge(connection: Connection, name: str) -> int:
     """
     secret = secrets.token_hex(32)
     new = insert(judges).values(name=name, latest=0, secret=secret)
-    added = connection.execute(new.returning(judges.c.id))
+    added = connection.execute(new.returning(JUDGE.id))
     return int(added.scalar_one())
 
 
@@ -422,7 +432,7 @@ def add_version(
             "more"
         )
     number = parent + 1
-    is_parent = (judges.c.id == judge, judges.c.latest == parent)
+    is_parent = (JUDGE.id == judge, JUDGE.latest == parent)
     moved = connection.execute(update(judges).where(*is_parent).values(latest=number))
     if moved.rowcount != 1:
         raise VersionConflict("somebody else committed a version in the meantime")
@@ -451,12 +461,12 @@ def _write_difference(
             ended.append({"of_kind": row[0], "of_key": row[1]})
     if ended:
         end = update(rows).where(
-            rows.c.judge == judge,
-            rows.c.kind == bindparam("of_kind"),
-            rows.c.key == bindparam("of_key"),
+            ROW.judge == judge,
+            ROW.kind == bindparam("of_kind"),
+            ROW.key == bindparam("of_key"),
             # A sum, so that the row is found by its key, and not among all living rows by the index
             # on `until`.
-            (rows.c.until + 0).is_(None),
+            (ROW.until + 0).is_(None),
         )
         connection.execute(end.values(until=number), ended)
     begun = []
@@ -482,26 +492,21 @@ def _summary(before: Contents, after: Contents) -> str:
     It may be kept for ever, whatever is erased later.
     """
     changes = _changes(before, after)
-    parts = []
-    for kind, name in after if before else ():
-        by_hand = kind == "judge" or name in BY_HAND
-        if by_hand and before.get((kind, name)) != after[kind, name]:
-            parts.append(f"{name} changed")
+    named = [name for name in changes["memory", "changed"] if name in BY_HAND]
+    named += changes["judge", "changed"]
+    parts = [f"{name} changed" for name in named]
     for verb in _VERBS:
         number = len(changes["annotation", verb])
         if number:
             parts.append(f"{number} feedback {verb}")
-    for lesson, described in LESSONS.items():
+    for lesson, kind in LESSONS.items():
         for verb in _VERBS:
             keys = sorted(changes[lesson, verb])
             keys.sort(key=len)  # G2 before G10
-            if not keys:
-                continue
-            noun = described.noun
-            if len(keys) > 1:
-                noun += "s"
-            names = ", ".join(keys[:8])
-            parts.append(f"{len(keys)} {noun} {verb} ({names})")
+            if keys:
+                lessons = in_words({kind.noun: len(keys)})
+                names = ", ".join(keys[:8])
+                parts.append(f"{lessons} {verb} ({names})")
     if parts:
         return ", ".join(parts)
     return "bookkeeping only" if before else "created"
@@ -510,7 +515,7 @@ def _summary(before: Contents, after: Contents) -> str:
 def _changes(before: Contents, after: Contents) -> dict[tuple[str, str], list[str]]:
     """Return the keys of the rows that were added, changed and removed, by kind and by that."""
     changes = defaultdict[tuple[str, str], list[str]](list)
-    for row in before | after:
+    for row in after | before:
         kind, key = row
         if row not in before:
             changes[kind, "added"].append(key)
@@ -560,7 +565,7 @@ def import_judges(
         listed = summaries(reading)
         names = {judge.name for judge in listed}
         with target.write(*names) as writing:
-            taken = names.intersection(writing.scalars(select(judges.c.name)))
+            taken = names.intersection(writing.scalars(select(JUDGE.name)))
             if taken:
                 raise JudgeExists(
                     f"{target.url} has judges of these names: {', '.join(sorted(taken))}. "
@@ -580,7 +585,7 @@ def _copy(reading: Connection, writing: Connection, judge: Row[Any]) -> None:
     """Copy a judge with everything but kept answers."""
     values = judge._asdict()  # SQLAlchemy's public name for it
     del values["id"]
-    new = insert(judges).values(values).returning(judges.c.id)
+    new = insert(judges).values(values).returning(JUDGE.id)
     number = writing.execute(new).scalar_one()
     for table in (versions, rows, erasures):
         query = select(table).where(table.c.judge == judge.id)
@@ -595,11 +600,10 @@ def forget_answers(connection: Connection, judge: int) -> None:
 
     Running aligns go on, and keep nothing more.
     """
-    own = update(judges).where(judges.c.id == judge)
-    more = judges.c.forgettings + 1
+    own = update(judges).where(JUDGE.id == judge)
+    more = JUDGE.forgettings + 1
     connection.execute(own.values(forgettings=more))
-    kept = answers.c.judge == judge
-    connection.execute(delete(answers).where(kept))
+    connection.execute(delete(answers).where(ANSWER.judge == judge))
 
 
 def rename(connection: Connection, name: str, to: str) -> None:
@@ -610,19 +614,17 @@ def rename(connection: Connection, name: str, to: str) -> None:
         JudgeExists: Another judge has the new name.
     """
     judge = find(connection, name).judge
-    same_name = select(judges.c.id).where(judges.c.name == to)
+    same_name = select(JUDGE.id).where(JUDGE.name == to)
     if connection.scalar(same_name) not in (None, judge):
         raise JudgeExists(
             f"judge {to!r} is in the registry already: choose another name"
         )
-    renamed = update(judges).where(judges.c.id == judge)
+    renamed = update(judges).where(JUDGE.id == judge)
     connection.execute(renamed.values(name=to))
 
 
 def remove(connection: Connection, judge: int) -> None:
     """Delete a judge with all versions, kept answers, and what was remembered of its erasures."""
     for table in (rows, versions, erasures, answers):
-        own = delete(table).where(table.c.judge == judge)
-        connection.execute(own)
-    itself = delete(judges).where(judges.c.id == judge)
-    connection.execute(itself)
+        connection.execute(delete(table).where(table.c.judge == judge))
+    connection.execute(delete(judges).where(JUDGE.id == judge))
