@@ -196,5 +196,6 @@ def _keep_cases(work: Work, judge: str, ids: Sequence[str]) -> None:
             missing.remove(learned.id)
         if not missing:
             break
-    with work.store.write() as connection:
-        add_cases(connection, judge, found)
+    if found:
+        with work.store.write() as connection:
+            add_cases(connection, judge, found)

@@ -106,9 +106,8 @@ class ServerTables:
         for table in (people, queue, reviews, jobs):
             columns = [column for column in table.c if column.info]
             for row in connection.execute(select(table)):
-                judge = row.judge if "judge" in table.c else None
                 for column in columns:
-                    yield from _words(table, column, judge, row)
+                    yield from _words(row, column)
 
 
 TABLES = ServerTables()
@@ -140,16 +139,15 @@ def _passage(row: Row[Any]) -> Passage:
     )
 
 
-def _words(
-    table: Table, column: Column[Any], judge: str | None, row: Row[Any]
-) -> Iterator[Words]:
+def _words(row: Row[Any], column: Column[Any]) -> Iterator[Words]:
     """Yield the texts of a column; of a receipt what others may have written."""
     value = row._mapping[column]  # SQLAlchemy's public name for it
     if column is _JOB.result and row.kind == "erase":
         value = _written(value)
     if isinstance(value, Example | Judgment):
         value = value.to_dict()
-    place = f"{table.name}.{column.name}"
+    judge = getattr(row, "judge", None)
+    place = f"{column.table.name}.{column.name}"
     for text in texts_in(value):
         kind = column.info["memalign"]
         if kind == "sentence" and len(text) > _SENTENCE:
