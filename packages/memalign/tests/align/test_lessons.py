@@ -42,6 +42,13 @@ from tests.support.scripted import Teacher, change
 RULE = "Be kind to whoever has waited."
 
 
+def add(text: str) -> dict[str, Any]:
+    return change("ADD", "F1", text=text)
+
+
+LEARNED = [add(RULE)]
+
+
 def stepwise(*changes: list[dict[str, Any]], rows: list[RawRow]) -> Judge:
     """A judge that learned `rows` one by one, in as many calls as there are changes."""
     judge = bare(Teacher(*changes), shard_size=10)[0]
@@ -72,9 +79,9 @@ class TestWhatIsSaid:
     @pytest.mark.parametrize("value", [True, False])
     def test_a_label_alone_is_a_record_of_the_one_call(self, value):
         alone = row(2, "ana", None, value=value)
-        missed = stepwise([change("ADD", "F1", text=RULE)], rows=[alone])
+        missed = stepwise(LEARNED, rows=[alone])
         assert rules(missed) == [RULE]
-        answer = [change("ADD", "F1", text=RULE), change("NOOP", "F2")]
+        answer = [*LEARNED, change("NOOP", "F2")]
         judge, model = bare(Teacher(answer))
         judge = learn(judge, [row(1, "ana", "add"), alone]).judge
         assert states(judge) == {"t-1@ana": "learned", "t-2@ana": "learned"}
@@ -195,7 +202,7 @@ class TestSupportAndRevise:
 
     def test_a_supporter_takes_over_when_the_original_goes(self):
         judge = stepwise(
-            [change("ADD", "F1", text=RULE)],
+            LEARNED,
             [change("SUPPORT", "F1", guideline="G1")],
             [change("ADD", "F1", text="Be kind to ben.")],
             rows=self.rows,
@@ -213,9 +220,7 @@ class TestSupportAndRevise:
             change("REVISE", "F1", text="Be kind twice.", guideline="G1"),
             change("REVISE", "F2", text="Be kind thrice.", guideline="G1"),
         ]
-        judge = stepwise(
-            [change("ADD", "F1", text=RULE)], revisions, rows=[row(1, "ana", "add")]
-        )
+        judge = stepwise(LEARNED, revisions, rows=[row(1, "ana", "add")])
         judge = learn(judge, [row(2, "ben", "add"), row(3, "cleo", "add")]).judge
         assert rules(judge) == ["Be kind twice."]
         assert states(judge)["t-3@cleo"] == "pending"
@@ -267,7 +272,7 @@ class TestByHand:
         self, action, changes, news, waits
     ):
         judge = stepwise(
-            [change("ADD", "F1", text=RULE)],
+            LEARNED,
             [change(action, "F1", text="Forget kindness.", guideline="G1")],
             rows=[row(1, "ana", "add")],
         )
@@ -453,10 +458,6 @@ COPY = "The answer to case1 is a long text of more than eight words."
 COPIED = "it copies eight words of what was judged (outputs)"
 
 
-def add(text: str) -> dict[str, Any]:
-    return change("ADD", "F1", text=text)
-
-
 @pytest.mark.parametrize("weak", [False, True])
 def test_a_sentence_that_the_expert_demands_is_learned(weak):
     demanded = "Past results do not tell future results of any fund."
@@ -500,7 +501,7 @@ def test_every_rule_of_one_comment_counts(changes, learned, why):
 
 def test_a_comment_that_supports_and_adds_goes_whole():
     judge = stepwise(
-        [add(RULE)],
+        LEARNED,
         [change("SUPPORT", "F1", guideline="G1"), add("Name the day.")],
         [add("Both.")],
         rows=[row(1, "ana", "add"), row(2, "ben", "add")],
