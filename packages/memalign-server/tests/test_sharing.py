@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import threading
 from collections import Counter
 from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +18,7 @@ from sqlalchemy import select
 from memalign.align import write_guideline
 from memalign.evaluation import Usefulness, next_cases
 from memalign_server.review.sharing import OPEN_SECONDS
+from memalign_server.store import erasing
 from memalign_server.store.cases import next_cases as queued_next
 from memalign_server.store.tables import queue, reviews
 from server_support import world
@@ -238,6 +240,32 @@ def test_a_case_wants_an_answer_again_when_its_answer_is_erased(
     assert ben.look() is None
     shared.server.registry.erase("tone", source="Ana")
     assert ben.look() == "c-0"
+
+
+@world.ON_BOTH
+def test_an_answer_in_the_middle_of_an_erasure_is_counted(
+    shared: world.Shared, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_in(shared.signed_in("owner"), cases(1))
+    answer(shared.signed_in("Ana"), "c-0", value="false", rationale="It is cold.")
+    ben = shared.signed_in("Ben")
+    count = erasing.count_answers
+    answering = list[threading.Thread]()
+
+    def answered_meanwhile(*arguments: Any) -> None:
+        count(*arguments)
+        said = threading.Thread(
+            target=answer, args=(ben, "c-0"), kwargs={"value": "true"}
+        )
+        said.start()
+        said.join(1.0)  # it waits for the erasure, or is quick
+        answering.append(said)
+
+    monkeypatch.setattr(erasing, "count_answers", answered_meanwhile)
+    world.opened(place).erase("tone", source="Ana")
+    for said in answering:
+        said.join()
+    assert world.case_row(ben, "c-0").answers == 1
 
 
 def test_the_page_and_the_command_have_one_order(place: str) -> None:

@@ -209,8 +209,8 @@ def erase_feedback(
 ) -> Plan:
     """Erase in one transaction, or only say what would go.
 
-    The plan is made before the lock is taken, so that others read and write meanwhile. If the judge
-    or what is said of its cases has changed by then, it is made again under the lock.
+    The plan is made before the locks are taken, so that others read and write meanwhile. If the
+    judge or what is said of its cases has changed by then, it is made again under the locks.
 
     Args:
         database: The registry's.
@@ -230,7 +230,8 @@ def erase_feedback(
         plan = plan_erasure(connection, name, selections, keep)
     if dry_run:
         return plan
-    with database.write(name) as connection:
+    # The lock without a name is that of other packages' tables, which change too.
+    with database.write("", name) as connection:
         if not _is_current(connection, plan, selections):
             plan = plan_erasure(connection, name, selections, keep)
         write(connection, plan)
