@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -146,15 +147,36 @@ def test_several_at_once_take_what_they_take_one_after_the_other(
         erase(at_once, also=[Selection(), Selection(keys=("t-99",))])
 
 
+NAMES = ("1", "12", "2", "ana")
+
+
+@pytest.mark.parametrize("none", [[], set(), {}.keys(), ""])
+def test_a_selection_of_no_keys_is_none_whatever_holds_them(
+    registry: Registry, none: Any
+) -> None:
+    registry.create(judge(Memory(cases=tuple(spoken(name, name) for name in NAMES))))
+    with pytest.raises(UnknownKey):
+        erase(registry, also=[Selection(keys=none)])
+    receipt = erase(registry, also=[Selection(keys=none), Selection(keys=("2",))])
+    assert receipt.keys == keys("2@ana")
+
+
+@pytest.mark.parametrize(
+    "selected", ["12", FeedbackKey("12", "ana"), ["12"], {"12@ana"}]
+)
+def test_a_selection_takes_one_key_or_any_collection_of_them(
+    registry: Registry, selected: Any
+) -> None:
+    registry.create(judge(Memory(cases=tuple(spoken(name, name) for name in NAMES))))
+    receipt = erase(registry, also=[Selection(keys=selected), Selection(source="ben")])
+    assert receipt.keys == keys("12@ana")
+
+
 @pytest.mark.parametrize("selector", ["12", FeedbackKey("12", "ana")])
 def test_a_selector_alone_is_one_and_not_its_parts(
     registry: Registry, selector: str | FeedbackKey
 ) -> None:
-    registry.create(
-        judge(
-            Memory(cases=tuple(spoken(name, name) for name in ("1", "12", "2", "ana")))
-        )
-    )
+    registry.create(judge(Memory(cases=tuple(spoken(name, name) for name in NAMES))))
     assert registry.erase("helpfulness", selector, dry_run=True).keys == keys("12@ana")
 
 

@@ -68,15 +68,23 @@ class Selection:
     """Something that is to be erased; where several fields say what, all of them must hold.
 
     Attributes:
-        keys: Ids (a case and all that was said of it) or keys (what one person said).
+        keys: Ids (a case and all that was said of it) or keys (what one person said), or one of
+            them.
         source: All that one person said. If nothing else is given, the name goes everywhere too.
         matching: All that holds a text, in whatever case and spelling. If nothing else is given,
             no guideline and no note may hold it afterwards either.
     """
 
-    keys: tuple[str | FeedbackKey, ...] = ()
+    keys: str | FeedbackKey | Collection[str | FeedbackKey] = ()
     source: str | None = None
     matching: str | None = None
+
+    def __post_init__(self) -> None:
+        # A key alone is a collection too: of letters, or of an id and a person.
+        keys = self.keys
+        if isinstance(keys, str | FeedbackKey):
+            keys = (keys,)
+        object.__setattr__(self, "keys", tuple(keys))
 
     def __str__(self) -> str:
         """Return the end of a message, never with the text: it is to be kept nowhere."""

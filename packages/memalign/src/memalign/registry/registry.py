@@ -606,9 +606,7 @@ class Registry:
             UnknownKey: Nothing is there that these name.
             RegistryError: What was erased could not be wiped from the disk.
         """
-        if isinstance(selectors, str | FeedbackKey):
-            selectors = (selectors,)
-        named = Selection(keys=tuple(selectors), source=source, matching=matching)
+        named = Selection(keys=selectors, source=source, matching=matching)
         plan = erase_feedback(
             self._database, name, (named, *also), keep, dry_run=dry_run
         )
