@@ -22,7 +22,6 @@ from fastapi.testclient import TestClient
 from PIL import Image
 
 from memalign.models.base import ChatRequest
-from memalign_server.people.service import Role
 from server_support import reviewing, world
 from server_support.browser import answered, enter, launched, words_saved
 from tests.support.learning import changes_of
@@ -100,34 +99,30 @@ Which day does my Halden come?,On Thursday 12 June.
 def model(request: ChatRequest) -> dict[str, Any]:
     """Passes every reply until a rule says otherwise; makes rules of the words that it knows."""
     if "changes" in request.schema["properties"]:
-        rules = changes_of(
-            request.user,
-            lambda _, words: next((RULES[word] for word in RULES if word in words), ""),
-        )
-        return {
-            "changes": [
-                rule | {"action": "ADD" if rule["text"] else "NOOP"}
-                for rule in rules["changes"]
-            ]
-        }
+        rules = changes_of(request.user, rule_in)
+        for rule in rules["changes"]:
+            rule["action"] = "ADD" if rule["text"] else "NOOP"
+        return {"changes": rules["changes"]}
     prompt = request.system + request.user
     item = request.user.rpartition("Now judge this item:")[2]
-    breaks = (
-        "refund" in item and "by Wednesday" not in item,
-        "repair is free" in item,
-        "in three days" in item,
-    )
-    broken = [
-        rule
-        for rule, is_broken in zip(RULES.values(), breaks, strict=True)
-        if is_broken and rule in prompt
-    ]
-    reason = (
-        f"It breaks a rule: {broken[0]}"
-        if broken
-        else "It is polite, says sorry and explains every step."
-    )
-    return {"rationale": reason, "value": not broken}
+    breaks = {
+        "needs a day": "refund" in item and "by Wednesday" not in item,
+        "free repair": "repair is free" in item,
+        "working days": "in three days" in item,
+    }
+    for name, rule in RULES.items():
+        if breaks[name] and rule in prompt:
+            return {"rationale": f"It breaks a rule: {rule}", "value": False}
+    reason = "It is polite, says sorry and explains every step."
+    return {"rationale": reason, "value": True}
+
+
+def rule_in(_: str, words: str) -> str:
+    """The rule that a comment is about, or nothing."""
+    for name, rule in RULES.items():
+        if name in words:
+            return rule
+    return ""
 
 
 def cases(faults: Sequence[str]) -> dict[str, tuple[dict[str, str], bool, str]]:
@@ -136,15 +131,15 @@ def cases(faults: Sequence[str]) -> dict[str, tuple[dict[str, str], bool, str]]:
     made = {}
     for fault in faults:
         for number, (request, good, bad, why) in enumerate(REPLIES):
-            for reply, verdict in (
-                ((bad, False), (good, True)) if bad else ((good, True),)
-            ):
+            for reply, verdict in ((bad, False), (good, True)):
                 name = f"{number}-{fault[:9]}-{verdict}"
-                texts = {
+                case = {
+                    "id": name,
                     "inputs": request.format(fault=fault),
                     "outputs": reply.format(fault=fault),
                 }
-                made[name] = ({"id": name, **texts}, verdict, "" if verdict else why)
+                if reply:
+                    made[name] = (case, verdict, "" if verdict else why)
     return made
 
 
@@ -155,28 +150,18 @@ def shop(*, taught: bool) -> Iterator[tuple[str, str]]:
     with tempfile.TemporaryDirectory() as folder:
         registry = world.opened(Path(folder), script=model)
         registry.create(world.judge("replies").replace(instructions=QUESTION))
-        people = {}
-        with world.client(Path(folder), script=model) as nobody:
-            for name in ("Mira", "Ana", "Ben"):
-                people[name] = TestClient(
-                    nobody.app,
-                    base_url=world.ADDRESS,
-                    headers={"accept": "text/html, */*"},
-                )
-                people[name].post(
-                    world.link(
-                        registry.url,
-                        name,
-                        Role.OWNER if name == "Mira" else Role.REVIEWER,
-                    )
-                )
+        app = world.server(Path(folder), script=model)
+        with TestClient(app) as nobody:
+            world.link(registry.url, "Mira")
+            mira, ana, ben = map(world.Shared(app).signed_in, ("Mira", "Ana", "Ben"))
             answers = cases(FAULTS if taught else FAULTS[:1])
-            rows = [
-                case for case, verdict, _ in answers.values() if taught or not verdict
-            ]
-            reviewing.put_in(people["Mira"], rows, judge="replies")
+            rows = []
+            for case, verdict, _ in answers.values():
+                if taught or not verdict:
+                    rows.append(case)
+            reviewing.put_in(mira, rows, judge="replies")
             if taught:
-                teach(people, answers)
+                teach(ana, ben, answers)
             else:
                 reviewing.hold_out(nobody)
         with world.listening(world.server(Path(folder), script=model)) as address:
@@ -184,7 +169,8 @@ def shop(*, taught: bool) -> Iterator[tuple[str, str]]:
 
 
 def teach(
-    people: dict[str, TestClient],
+    ana: TestClient,
+    ben: TestClient,
     answers: dict[str, tuple[dict[str, str], bool, str]],
 ) -> None:
     """Ana answers in three sittings, after each of which she teaches; Ben differs about the
@@ -192,31 +178,24 @@ def teach(
     explained = set[str]()
     for start, end in ((0, 16), (16, 32), (32, ANSWERED)):
         for name, (_, verdict, why) in [*answers.items()][start:end]:
-            if say(people["Ana"], name, verdict, "" if why in explained else why):
+            if say(ana, name, verdict, "" if why in explained else why):
                 explained.add(why)
-        reviewing.post(people["Ana"], "/judges/replies/teach")
-        reviewing.wait(people["Ana"], "replies")
+        reviewing.work(ana, "teach", judge="replies")
     for name, (case, verdict, _) in [*answers.items()][:12]:
         differs = "repair is free" in case["outputs"]
         words = "She is safe, and she knows the day." * differs
-        say(people["Ben"], name, verdict or differs, words)
+        say(ben, name, verdict or differs, words)
 
 
 def say(client: TestClient, case: str, verdict: bool, words: str) -> bool:
     """Answer a case; say why where there are words and a field for them. Returns whether
     there were."""
-    turned = reviewing.answer(
-        client, case, judge="replies", value=str(verdict).lower()
-    ).text
+    value = str(verdict).lower()
+    turned = reviewing.answer(client, case, judge="replies", value=value).text
     if not words or "<textarea" not in turned:
         return False
-    reviewing.post(
-        client,
-        "/judges/replies/review/words",
-        **reviewing.card(turned),
-        words=words,
-        go="next",
-    )
+    form = reviewing.card(turned) | {"words": words, "go": "next"}
+    reviewing.post(client, "/judges/replies/review/words", **form)
     return True
 
 
@@ -233,7 +212,8 @@ def entered(
     context = chromium.new_context(
         base_url=address, color_scheme=scheme, viewport=size, locale="en-GB", **options
     )
-    enter(page := context.new_page(), url, name, "/judges/replies/review")
+    page = context.new_page()
+    enter(page, url, name, "/judges/replies/review")
     return page
 
 
@@ -251,9 +231,8 @@ def pictures(chromium: Browser, to: Path) -> None:
     """Every picture of the documentation; the loop is one that moves."""
 
     def take(page: Page, name: str) -> None:
-        shot(page).quantize(160, dither=Image.Dither.NONE).save(
-            to / f"{name}.png", optimize=True
-        )
+        picture = shot(page).quantize(160, dither=Image.Dither.NONE)
+        picture.save(to / f"{name}.png", optimize=True)
 
     with shop(taught=False) as (address, url):
         page = entered(chromium, address, url, "Ben", "light", WIDE)
@@ -261,21 +240,17 @@ def pictures(chromium: Browser, to: Path) -> None:
         page.keyboard.type("It is polite, but it helps nobody.")
         words_saved(page)
         take(page, "difference-light-wide")
-    with shop(taught=False) as (
-        address,
-        url,
-    ):  # of its own: a case that Ben answered is Ana's no more
+    # Of its own: a case that Ben answered is Ana's no more.
+    with shop(taught=False) as (address, url):
         loop(chromium, address, url, to / "loop.gif")
     with shop(taught=True) as (address, url):
         page = entered(chromium, address, url, "Ana", "light", WIDE)
         take(page, "colleague-light-wide")
         phone = entered(chromium, address, url, "Ana", "dark", NARROW)
         waiting = [*cases(FAULTS)][ANSWERED]
-        for name, path in (
-            ("review", f"review?case={waiting}"),
-            ("learned", "learned"),
-            ("trust", "trust"),
-        ):
+        pages = {"review": f"review?case={waiting}", "learned": "learned"}
+        pages["trust"] = "trust"
+        for name, path in pages.items():
             page.goto(f"/judges/replies/{path}")
             take(page, f"{name}-light-wide")
             if name != "trust":
@@ -325,10 +300,9 @@ def loop(chromium: Browser, address: str, url: str, to: Path) -> None:
         frames.append(shot(page))
         times.append(round(1000 * seconds))
 
-    words_of = {
-        case["outputs"].split("\n")[0]: why
-        for case, _, why in cases(FAULTS[:1]).values()
-    }
+    words_of = {}
+    for case, _, why in cases(FAULTS[:1]).values():
+        words_of[case["outputs"].split("\n")[0]] = why
     for number in range(3):
         frame(2.2 if number == 0 else 1)
         why = words_of[page.inner_text(".bubble.reply p")]
@@ -351,10 +325,8 @@ def loop(chromium: Browser, address: str, url: str, to: Path) -> None:
     page.wait_for_selector(f"text={RULES['free repair']}")
     frame(4)
     palette = frames[-2].quantize(160)
-    first, *others = (
-        picture.quantize(palette=palette, dither=Image.Dither.NONE)
-        for picture in frames
-    )
+    options: Any = {"palette": palette, "dither": Image.Dither.NONE}
+    first, *others = (picture.quantize(**options) for picture in frames)
     first.save(to, save_all=True, append_images=others, duration=times, loop=0)
 
 

@@ -68,9 +68,8 @@ def taught(local: TestClient) -> TestClient:
 
 
 @pytest.fixture
-def team(shared: world.Shared) -> tuple[Any, Any]:
-    """A reviewer and an owner of one queue."""
-    owner = shared.signed_in("owner")
+def filled(owner: TestClient) -> TestClient:
+    """An owner whose queue has cases."""
     result = done(owner, "cases", cases=CASES)
     assert result == {
         "judged": 5,
@@ -81,7 +80,12 @@ def team(shared: world.Shared) -> tuple[Any, Any]:
         "changed": [],
         "apart": 0,
     }
-    return shared.signed_in("reviewer"), owner
+    return owner
+
+
+@pytest.fixture
+def reviewer(shared: world.Shared) -> TestClient:
+    return shared.signed_in("reviewer")
 
 
 def test_the_description_has_eight_operations(local: TestClient) -> None:
@@ -179,31 +183,28 @@ def test_a_file_of_the_server_is_no_feedback(local: TestClient) -> None:
     expect(call(local, "cases", cases="/etc/passwd"), 422)
 
 
-def test_a_result_tells_nothing_of_open_cases(team: tuple[Any, Any]) -> None:
-    reviewer, owner = team
-    say(owner, "late", rationale="Never so cold.")
+def test_a_result_tells_nothing_of_open_cases(
+    filled: TestClient, reviewer: TestClient
+) -> None:
+    say(filled, "late", rationale="Never so cold.")
     say(reviewer, "shop", True)
-    work(owner, "teach")
-    (taught,) = world.server_of(owner).jobs.recent("tone")[:1]
-    told_of_own_rows(team, taught.id, 2, ["late@owner", "shop@reviewer"])
+    work(filled, "teach")
+    (taught,) = world.server_of(filled).jobs.recent("tone")[:1]
     # A name that ends with hers is another.
     of_another = FEEDBACK[0] | {"source": "ana@reviewer"}
     own = FEEDBACK[1] | {"source": "reviewer"}
-    aligned = ended(owner, call(owner, "align", feedback=[of_another, own]).json())
-    keys = ["t-1@ana@reviewer", "t-2@reviewer"]
-    told_of_own_rows(team, aligned["id"], 3, keys)
-
-
-def told_of_own_rows(
-    team: tuple[Any, Any], job: str, version: int, keys: list[str]
-) -> None:
-    """An owner is told of all rows of a job, and the reviewer of theirs, the last one, alone."""
-    reviewer, owner = team
-    told = owner.get(f"{TONE}/jobs/{job}").json()["result"]
-    rows = sorted(told["rows"], key=lambda row: str(row["key"]))
-    assert [row["key"] for row in rows] == keys
-    result = reviewer.get(f"{TONE}/jobs/{job}").json()["result"]
-    assert result == {"version": version, "rows": rows[1:]}
+    aligned = ended(filled, call(filled, "align", feedback=[of_another, own]).json())
+    for job, version, keys in (
+        (taught.id, 2, ["late@owner", "shop@reviewer"]),
+        (aligned["id"], 3, ["t-1@ana@reviewer", "t-2@reviewer"]),
+    ):
+        path = f"{TONE}/jobs/{job}"
+        rows = filled.get(path).json()["result"]["rows"]
+        rows.sort(key=lambda row: str(row["key"]))
+        assert [row["key"] for row in rows] == keys
+        # The reviewer is told of theirs, the last one, alone.
+        own_result = {"version": version, "rows": rows[1:]}
+        assert reviewer.get(path).json()["result"] == own_result
 
 
 @pytest.mark.parametrize("path", ["erase", "unalign"])
@@ -257,12 +258,13 @@ def test_a_verdict_asked_for_is_no_blind_one(queued: TestClient) -> None:
     assert blind_answers(queued) == 1
 
 
-def test_no_side_door_tells_a_reviewer(team: tuple[Any, Any]) -> None:
-    reviewer, owner = team
+def test_no_side_door_tells_a_reviewer(
+    filled: TestClient, reviewer: TestClient
+) -> None:
     for case in ("late", "twice"):
-        say(owner, case, rationale="Never so cold.")
-    work(owner, "teach")
-    (job,) = world.server_of(owner).jobs.recent("tone")[:1]
+        say(filled, case, rationale="Never so cold.")
+    work(filled, "teach")
+    (job,) = world.server_of(filled).jobs.recent("tone")[:1]
     for door in (
         f"{TONE}/jobs/{job.id}",
         f"/judges/tone/learned?job={job.id}",

@@ -24,6 +24,7 @@ from server_support.browser import (
     answers_in,
     enter,
     hold_back,
+    next_case,
     opened,
     served,
     until,
@@ -49,10 +50,39 @@ def quarrelling(request: ChatRequest) -> dict[str, Any]:
     return world.with_conflict(changes_of(request.user, "Rule: {1}".format))
 
 
+class Team:
+    """A served registry with an owner, Olga, and reviewers, Nina, Ben and Yara."""
+
+    def __init__(self, chromium: Browser, address: str, url: str) -> None:
+        self.chromium = chromium
+        self.address = address
+        self.url = url
+
+    def page(self, name: str, back: str = REVIEW) -> Page:
+        """A page of somebody who is signed in."""
+        page = opened(self.chromium, self.address)
+        enter(page, self.url, name, back)
+        return page
+
+    def answer(self, case: str, name: str) -> Any:
+        """What somebody said of a case."""
+        return answers_in(self.url)[case, name]
+
+    def explained_by(self) -> list[str]:
+        """The people whose words the judge remembers."""
+        memory = world.opened(self.url).load("tone").memory
+        return [note.source for note in memory.annotations() if note.rationale]
+
+    def jobs(self) -> list[Any]:
+        with Store(self.url).read() as connection:
+            return list(connection.execute(select(jobs.c.kind, jobs.c.state)))
+
+    def is_idle(self) -> bool:
+        return {job.state for job in self.jobs()} <= {"done", "failed"}
+
+
 @pytest.fixture
-def team(tmp_path: Path) -> Iterator[tuple[str, str]]:
-    """A served registry with an owner, Olga, and reviewers, Nina, Ben and Yara; its address
-    and URL."""
+def team(chromium: Browser, tmp_path: Path) -> Iterator[Team]:
     registry = world.opened(tmp_path, script=quarrelling)
     registry.create(world.judge("tone"))
     world.link(registry.url, "Olga")
@@ -60,38 +90,32 @@ def team(tmp_path: Path) -> Iterator[tuple[str, str]]:
         world.link(registry.url, name, Role.REVIEWER)
     app = world.server(tmp_path, script=quarrelling)
     with world.listening(app) as address:
-        client = world.Browser(
-            app, base_url=world.ADDRESS, headers={"accept": "text/html"}
-        )
-        client.post(world.link(registry.url, "Olga"))
-        put_in(client)
-        hold_out(client)
-        yield address, registry.url
+        olga = world.Shared(app).signed_in("Olga")
+        put_in(olga)
+        hold_out(olga)
+        yield Team(chromium, address, registry.url)
 
 
-def of(chromium: Browser, team: tuple[str, str], name: str, back: str = REVIEW) -> Page:
-    page = opened(chromium, team[0])
-    enter(page, team[1], name, back)
-    return page
+def explain(page: Page, words: str) -> None:
+    """Turn the case on the page down, say why, and go on."""
+    answered(page, "n")
+    page.keyboard.type(words)
+    words_saved(page)
+    next_case(page)
 
 
-def test_no_letter_of_a_name_is_a_key_and_a_choice_is_undone(
-    chromium: Browser, team: tuple[str, str]
-) -> None:
-    nina, yara = (of(chromium, team, name, LATE) for name in ("Nina", "Yara"))
-    answered(nina, "n")
-    nina.keyboard.type("It is cold.")
-    words_saved(nina)
-    nina.keyboard.press("Enter")
+def test_no_letter_of_a_name_is_a_key_and_a_choice_is_undone(team: Team) -> None:
+    nina = team.page("Nina", LATE)
+    yara = team.page("Yara", LATE)
+    explain(nina, "It is cold.")
     answered(yara, "y")
     yara.goto(REVIEW)
     yara.wait_for_selector("h2:has-text('You and Nina differ')")
     for key in ("y", "n", "Enter", "1"):
         yara.keyboard.press(key)
     yara.wait_for_timeout(300)
-    assert answers_in(team[1])["late", "Yara"].value is True, (
-        "no key takes a colleague's answer"
-    )
+    # No key takes a colleague's answer.
+    assert team.answer("late", "Yara").value is True
     assert yara.locator("h2:has-text('You and Nina differ')").count() == 1
     yara.click("a:has-text('Later')")
     yara.wait_for_selector("text=Case 2 of 5")
@@ -99,10 +123,10 @@ def test_no_letter_of_a_name_is_a_key_and_a_choice_is_undone(
     yara.wait_for_selector("h2:has-text('You and Nina differ')")
     yara.click("button:has-text('Nina is right')")
     yara.wait_for_selector("text=You took Nina")
-    assert answers_in(team[1])["late", "Yara"].value is False
+    assert team.answer("late", "Yara").value is False
     yara.click("button:has-text('Undo')")
     yara.wait_for_selector("h2:has-text('You and Nina differ')")
-    assert answers_in(team[1])["late", "Yara"].value is True
+    assert team.answer("late", "Yara").value is True
     yara.keyboard.press("k")
     yara.wait_for_selector("text=You kept your answer.")
 
@@ -110,7 +134,7 @@ def test_no_letter_of_a_name_is_a_key_and_a_choice_is_undone(
     nina.goto(REVIEW)
     nina.keyboard.press("k")
     nina.wait_for_selector("text=You kept your answer.")
-    olga = of(chromium, team, "Olga")
+    olga = team.page("Olga")
     olga.wait_for_selector("text=differ. Which holds?")
     olga.click("a:has-text('Later')")
     olga.wait_for_selector("text=Case 1 of")
@@ -122,13 +146,12 @@ def test_no_letter_of_a_name_is_a_key_and_a_choice_is_undone(
         if name == "Yara":
             olga.click("button:has-text('Undo')")
     yara.goto("/judges/tone/learned")
-    assert answers_in(team[1])["late", "Nina"].rationale == "It is cold."
+    assert team.answer("late", "Nina").rationale == "It is cold."
 
 
-def test_a_stale_card_or_page_does_nothing_and_says_so(
-    chromium: Browser, team: tuple[str, str]
-) -> None:
-    nina, yara = (of(chromium, team, name, LATE) for name in ("Nina", "Yara"))
+def test_a_stale_card_or_page_does_nothing_and_says_so(team: Team) -> None:
+    nina = team.page("Nina", LATE)
+    yara = team.page("Yara", LATE)
     answered(nina, "n")
     answered(yara, "y")
     yara.goto(REVIEW)
@@ -140,9 +163,9 @@ def test_a_stale_card_or_page_does_nothing_and_says_so(
     yara.wait_for_load_state("networkidle")
     yara.wait_for_selector("#differ")
     assert yara.locator(".undo").count() == 0
-    assert answers_in(team[1])["late", "Yara"].value is True
+    assert team.answer("late", "Yara").value is True
 
-    olga = of(chromium, team, "Olga", f"{SETUP}erase")
+    olga = team.page("Olga", f"{SETUP}erase")
     olga.fill("input[name=matching]", "lamp")
     olga.click("button:has-text('Find everywhere')")
     olga.click("summary:has-text('Erase for good')")
@@ -152,28 +175,20 @@ def test_a_stale_card_or_page_does_nothing_and_says_so(
     elsewhere.wait_for_url("**/sign-in**")
     olga.click("button:has-text('Yes, erase')")
     olga.wait_for_selector(".fault:has-text('Your session is over')")
-    enter(elsewhere, team[1], "Olga")
+    enter(elsewhere, team.url, "Olga")
     olga.click("button:has-text('Yes, erase')")
     olga.wait_for_selector(".fault:has-text('load that page again')")
-    assert jobs_of(team[1], "erase") == []
+    assert "erase" not in [job.kind for job in team.jobs()]
 
 
 def test_an_owners_choice_leaves_a_reviewers_words_with_whose_choice_it_was(
-    chromium: Browser, team: tuple[str, str]
+    team: Team,
 ) -> None:
-    pages = {name: of(chromium, team, name) for name in ("Nina", "Ben")}
-    said = {
-        "Nina": ("late", "Never promise a day."),
-        "Ben": ("twice", "You must name the day."),
-    }
-    for name, (case, words) in said.items():
-        pages[name].goto(f"{REVIEW}?case={case}")
-        answered(pages[name], "n")
-        pages[name].keyboard.type(words)
-        words_saved(pages[name])
-        pages[name].keyboard.press("Enter")
-        pages[name].wait_for_selector("#foot:not(.back)")
-    olga = of(chromium, team, "Olga", LATE)
+    nina = team.page("Nina", LATE)
+    explain(nina, "Never promise a day.")
+    ben = team.page("Ben", f"{REVIEW}?case=twice")
+    explain(ben, "You must name the day.")
+    olga = team.page("Olga", LATE)
     olga.request.post("/judges/tone/teach")
     until(olga, "true")
     olga.goto("/judges/tone/learned")
@@ -183,43 +198,23 @@ def test_an_owners_choice_leaves_a_reviewers_words_with_whose_choice_it_was(
         olga.wait_for_timeout(500)
         olga.reload()
     assert "whose choice it was" in olga.inner_text(".conflict")
-    olga.locator(".conflict .sides > div", has_text="Never promise").get_by_role(
-        "button"
-    ).click()
+    side = olga.locator(".conflict .sides > div", has_text="Never promise")
+    side.get_by_role("button").click()
     olga.wait_for_selector("text=The judge does not follow the other words any more.")
-    ben = pages["Ben"]
     ben.goto("/judges/tone/learned")
     row = ben.locator("article", has_text="You must name the day.").inner_text()
     assert "Olga chose that what Nina said holds. Your words stay here." in row
-    kept = answers_in(team[1])["twice", "Ben"]
+    kept = team.answer("twice", "Ben")
     assert (kept.rationale, kept.value) == ("You must name the day.", False)
     assert (kept.overruled_by, kept.overruled_for) == ("Olga", "Nina")
-    assert explained_by(team[1]) == ["Nina"]
+    assert team.explained_by() == ["Nina"]
     olga.request.post("/judges/tone/teach")
-    wait_for(
-        olga,
-        lambda: not [job for job in jobs_of(team[1]) if job in ("queued", "running")],
-    )
-    assert explained_by(team[1]) == ["Nina"], "it is not taught again"
+    wait_for(olga, team.is_idle)
+    assert team.explained_by() == ["Nina"], "it is not taught again"
 
 
-def explained_by(url: str) -> list[str]:
-    """The people whose words the judge remembers."""
-    memory = world.opened(url).load("tone").memory
-    return [note.source for note in memory.annotations() if note.rationale]
-
-
-def jobs_of(url: str, *kinds: str) -> list[str]:
-    """The states of jobs, of these kinds or of all."""
-    with Store(url).read() as connection:
-        found = list(connection.execute(select(jobs.c.kind, jobs.c.state)))
-    return [row.state for row in found if not kinds or row.kind in kinds]
-
-
-def test_words_belong_to_the_answer_over_which_they_were_typed(
-    chromium: Browser, team: tuple[str, str]
-) -> None:
-    first = of(chromium, team, "Nina", LATE)
+def test_words_belong_to_the_answer_over_which_they_were_typed(team: Team) -> None:
+    first = team.page("Nina", LATE)
     second = first.context.new_page()
     second.goto(LATE)
     answered(first, "n")
@@ -230,28 +225,27 @@ def test_words_belong_to_the_answer_over_which_they_were_typed(
     first.focus("textarea[name=words]")
     first.keyboard.type("It is cold.")
     first.wait_for_selector("text=You wrote this about another answer of yours.")
-    assert answers_in(team[1])["late", "Nina"].rationale is None
+    assert team.answer("late", "Nina").rationale is None
     assert first.input_value("textarea[name=words]") == "It is cold."
     first.goto("/judges/tone/teach")
-    assert "explained" not in first.inner_text("main"), (
-        "it is not taught with the other verdict"
-    )
+    # It is not taught with the other verdict.
+    assert "explained" not in first.inner_text("main")
     first.goto(f"{LATE}&word=true")
     first.wait_for_selector("text=You wrote this about another answer of yours.")
     first.press("textarea[name=words]", "Enter")  # it still holds
     first.wait_for_selector("#foot:not(.back)")
-    row = answers_in(team[1])["late", "Nina"]
+    row = team.answer("late", "Nina")
     assert (row.value, row.rationale) == (True, "It is cold.")
 
     # Back, and the other verdict: the reason of before is asked about again.
     first.goto(f"{LATE}&front=true")
     answered(first, "n")
     first.wait_for_selector("text=You wrote this about another answer of yours.")
-    assert answers_in(team[1])["late", "Nina"].rationale is None
+    assert team.answer("late", "Nina").rationale is None
 
 
 @pytest.mark.parametrize(
-    "case",
+    ("address", "field", "typed"),
     [
         ("/judges", "instructions", "No field in braces, but a long prompt."),
         (f"{SETUP}question", "instructions", "No field in braces, but a long prompt."),
@@ -259,10 +253,9 @@ def test_words_belong_to_the_answer_over_which_they_were_typed(
     ],
 )
 def test_a_rejected_form_keeps_what_was_typed_and_says_why_beside_it(
-    chromium: Browser, team: tuple[str, str], case: tuple[str, str, str]
+    team: Team, address: str, field: str, typed: str
 ) -> None:
-    address, field, typed = case
-    page = of(chromium, team, "Olga", address)
+    page = team.page("Olga", address)
     if field == "name":
         page.fill("input[name=name]", typed)
         page.click("text=Make a link")
@@ -282,9 +275,9 @@ def test_a_rejected_form_keeps_what_was_typed_and_says_why_beside_it(
 
 
 def test_a_personal_link_is_shown_once_and_its_page_can_be_loaded_again(
-    chromium: Browser, team: tuple[str, str]
+    team: Team,
 ) -> None:
-    page = of(chromium, team, "Olga", f"{SETUP}experts")
+    page = team.page("Olga", f"{SETUP}experts")
     page.fill("input[name=name]", "Dora")
     page.click("text=Make a link")
     page.wait_for_selector("[role=status] code")
@@ -306,14 +299,14 @@ def test_a_personal_link_is_shown_once_and_its_page_can_be_loaded_again(
 
 
 def test_an_erasure_asks_once_marks_what_it_found_and_its_receipt_is_listed(
-    chromium: Browser, team: tuple[str, str]
+    team: Team,
 ) -> None:
-    registry = world.opened(team[1], script=quarrelling)
+    registry = world.opened(team.url, script=quarrelling)
     registry.update(
         "tone",
         lambda judge: write_guideline(judge, "Portobello is a mushroom.", by="Olga"),
     )
-    page = of(chromium, team, "Olga", f"{SETUP}erase")
+    page = team.page("Olga", f"{SETUP}erase")
     page.fill("input[name=matching]", "PORTO")
     page.click("button:has-text('Find everywhere')")
     page.wait_for_selector("text=Found: 1 case")
@@ -446,14 +439,12 @@ def test_an_outage_is_said_for_a_verdict_and_for_a_teaching_and_covers_nothing(
     line = page.locator("#line").bounding_box()
     tabs = page.locator(".bar").bounding_box()
     head = page.locator("h1").bounding_box()
-    assert None not in (line, tabs, head)
-    edges = [
-        edge
-        for box in (tabs, line, head)
-        if box
-        for edge in (box["y"], box["y"] + box["height"])
-    ]
-    assert edges == sorted(edges), "tabs, note and question, one below the other"
+    # Tabs, note and question, one below the other.
+    edges = list[float]()
+    for box in (tabs, line, head):
+        assert box is not None
+        edges += [box["y"], box["y"] + box["height"]]
+    assert edges == sorted(edges)
     with served(url, port):
         page.wait_for_selector(".foot.back")
         assert page.is_hidden("#line")

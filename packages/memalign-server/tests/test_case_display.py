@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from html.parser import HTMLParser
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -16,6 +15,7 @@ from memalign_server.pages.content import Block, blocks_of, label_of
 from memalign_server.pages.verdicts import question_of
 from server_support import world
 from server_support.reviewing import answer, expect, put_in
+from server_support.tags import Tags
 from tests.support.rows import RawRow
 
 if TYPE_CHECKING:
@@ -42,24 +42,6 @@ HOSTILE = [
     '{"a": "<script>alert(1)</script>", "<b>": 1}',
     "\N{RIGHT-TO-LEFT OVERRIDE}gnp.exe \N{ZERO WIDTH SPACE}hidden",
 ]
-
-
-class Tags(HTMLParser):
-    """Every tag of a page, and the attributes that could do something."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.active: list[str] = []
-        self.feed(html)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        for name, value in attrs:
-            goes = name in ("href", "src", "action", "formaction")
-            away = goes and not str(value).startswith(("/", "#"))
-            if name.startswith("on") or name == "style" or away:
-                self.active.append(f"{tag} {name}={value}")
 
 
 def cut(content: dict[str, Any], kind: str = "bool") -> list[Block]:
