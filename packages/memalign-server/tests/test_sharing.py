@@ -246,7 +246,7 @@ def test_a_case_wants_an_answer_again_when_its_answer_is_erased(
 def test_an_answer_in_the_middle_of_an_erasure_is_counted(
     shared: world.Shared, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    put_in(shared.signed_in("owner"), cases(1))
+    put_in(shared.signed_in("owner"), numbered(1))
     answer(shared.signed_in("Ana"), "c-0", value="false", rationale="It is cold.")
     ben = shared.signed_in("Ben")
     count = erasing.count_answers
