@@ -22,8 +22,9 @@ from memalign.evaluation import (
     junit_xml,
     report,
 )
+from memalign.memory import Memory
 from memalign.testing import ScriptedChatModel
-from memalign.types import Feedback, as_json
+from memalign.types import Feedback, Guideline, as_json
 from tests.support.evens import asked, is_even, judging, labelled, said
 from tests.support.lists import table
 
@@ -151,7 +152,7 @@ def file(tmp_path: Path) -> Path:
         {"instructions": "Kind? {{ outputs }}"},
         {"parameters": {"temperature": 0.5}},
         {"model": ScriptedChatModel(lambda _: {}, name="another")},
-        {"memory": judge_that(never).align([said(1000, True)]).judge.memory},
+        {"memory": Memory(guidelines=(Guideline(id="G1", text="Be kind."),))},
     ],
     ids=list,
 )
