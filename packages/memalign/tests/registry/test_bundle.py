@@ -1,4 +1,4 @@
-"""A judge as one frozen file: the same bytes every time, complete, and refused when damaged."""
+"""A judge as one frozen file: the same bytes every time, complete, refused when damaged."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ def test_an_exported_old_version_becomes_a_version_elsewhere(
     for name in ("old.json", "again.json"):
         registry.export("helpfulness", tmp_path / name, version=1)
     write_bundle(judge(MEMORY), tmp_path / "direct.json")
-    assert len({path.read_bytes() for path in tmp_path.glob("*.json")}) == 1, (
-        "the same judge, the same bytes"
-    )
+    written = (tmp_path / "direct.json").read_bytes()
+    for name in ("old.json", "again.json"):
+        assert (tmp_path / name).read_bytes() == written
     elsewhere = place.another().registry()
     assert elsewhere.import_bundle(tmp_path / "old.json") == 1
     assert elsewhere.load("helpfulness") == judge(MEMORY)
@@ -52,26 +52,26 @@ def test_an_exported_old_version_becomes_a_version_elsewhere(
     elsewhere.save(judge())
     assert elsewhere.import_bundle(tmp_path / "old.json") == 3
     assert elsewhere.import_bundle(tmp_path / "old.json", "renamed") == 1
-    assert [v.action for v in elsewhere.history("helpfulness")] == [
-        "import",
-        "save",
-        "import",
-    ]
+    actions = [version.action for version in elsewhere.history("helpfulness")]
+    assert actions == ["import", "save", "import"]
 
 
-def changed(*, signed: bool = False, **changes: Any) -> bytes:
+def changed(**changes: Any) -> bytes:
+    return json.dumps(bundle_of(judge(MEMORY)) | changes).encode()
+
+
+def signed(**changes: Any) -> bytes:
+    """A bundle with these changes, whose checksum is right."""
     document = bundle_of(judge(MEMORY)) | changes
-    if signed:
-        document["checksum"] = _checksum(
-            {k: v for k, v in document.items() if k != "checksum"}
-        )
-    return json.dumps(document).encode()
+    del document["checksum"]
+    return json.dumps(document | {"checksum": _checksum(document)}).encode()
 
 
-WITH_HEADER = bundle_of(judge(MEMORY, model="openai:m"))["judge"]
-WITH_HEADER["parameters"] = {
-    "models": {"openai:m": {"headers": {"X-Key": "$OPENAI_API_KEY"}}}
-}
+def signed_judge(**settings: Any) -> bytes:
+    return signed(judge=bundle_of(judge(MEMORY, model="openai:m"))["judge"] | settings)
+
+
+WITH_HEADER = {"openai:m": {"headers": {"X-Key": "$OPENAI_API_KEY"}}}
 
 
 @pytest.mark.parametrize(
@@ -86,9 +86,15 @@ WITH_HEADER["parameters"] = {
             changed(format_version=3),
             "has format version 3, this memalign reads up to 1; upgrade",
         ),
-        (changed(signed=True, judge={}), "damaged"),
-        (changed(signed=True, judge=WITH_HEADER), "parameter models"),
-        (changed(signed=True, memory={"cases": [1]}), "damaged"),
+        (signed(judge={}), "damaged"),
+        (signed(memory={"cases": [1]}), "damaged"),
+        (signed_judge(parameters={"models": WITH_HEADER}), "parameter models"),
+        (signed_judge(model=True), "damaged: TypeError, model is no text"),
+        (signed_judge(model=[]), "damaged: TypeError, model is no text"),
+        (signed_judge(embedding_model=3), "embedding_model is no text"),
+        (signed_judge(retrieval_k="x"), "damaged: InputError, retrieval_k"),
+        (signed_judge(parameters=7), "damaged: InputError, parameters"),
+        (signed_judge(value_type=1), "damaged: ValidationError"),
         (changed()[:-40], "it is no JSON"),
         (
             b'{"format": 1, "name": "kind", "name": "strict"}',

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import sqlite3
 import tempfile
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +26,13 @@ from memalign.errors import (
 from memalign.memory import Annotation, Case, FeedbackConflict, Outcome
 from memalign.memory.forget import forget
 from memalign.memory.model import LESSONS
+from memalign.memory.status import LedgerEntry
 from memalign.registry import MemoryDiff, Receipt, RedactedVersion, kinds
 from memalign.registry.residue import Residue
 from memalign.testing import ScriptedChatModel
 from memalign.types import Example, Guideline
 from tests.support.keys import keys
+from tests.support.learning import prompts_of, states
 from tests.support.places import KINDS, OnSQLite, Place, place_of
 from tests.support.registry import (
     all_versions,
@@ -47,28 +49,41 @@ from tests.support.registry import (
 
 replace = msgspec.structs.replace
 
-SECRET = "Maria Oliveira of Lisbon lost nine hundred euros when her card was charged twice in May"
+SECRET = (
+    "Maria Oliveira of Lisbon lost nine hundred euros "
+    "when her card was charged twice in May"
+)
 FAR = "Rua das Flores 12, third floor on the left, is where the parcel of the customer went"
 
 
 def secret_case(*sources: str) -> Case:
-    example = Example(
-        id="t-7", inputs={"note": SECRET}, outputs="Hm.", meta={"address": FAR}
-    )
-    annotations = tuple(
-        Annotation(
-            id="t-7", source=source, value=False, rationale=f"{source} says: {SECRET}"
-        )
-        for source in sorted(sources)
-    )
-    return Case(
-        example=example, annotations=annotations, vector=b"\x01\x02\x03\x04" * 4
-    )
+    meta = {"address": FAR}
+    example = Example(id="t-7", inputs={"note": SECRET}, outputs="Hm.", meta=meta)
+    annotations = []
+    for source in sorted(sources):
+        words = f"{source} says: {SECRET}"
+        said = Annotation(id="t-7", source=source, value=False, rationale=words)
+        annotations.append(said)
+    vector = b"\x01\x02\x03\x04" * 4
+    return Case(example=example, annotations=tuple(annotations), vector=vector)
+
+
+def secret_among_others() -> Memory:
+    """The secret case with others; t-7 and t-8 share a guideline."""
+    return memory_of(case("t-1", "ana"), case("t-8", "bob"), secret_case("ana"))
+
+
+def rule_ids(judge: Judge) -> list[str]:
+    return [guideline.id for guideline in judge.memory.guidelines]
+
+
+def actions(registry: Registry) -> list[str]:
+    return [version.action for version in registry.history("helpfulness")]
 
 
 def nowhere(place: Place, *texts: str) -> bool:
     data = place.bytes()
-    return not any(text.encode() in data for text in texts)
+    return all(text.encode() not in data for text in texts)
 
 
 @pytest.fixture
@@ -77,11 +92,9 @@ def learned(registry: Registry) -> Registry:
 
 
 def learn(registry: Registry) -> Registry:
-    """Three versions: nothing, the secret case with others, and the secret unaligned from the head."""
+    """Three versions: nothing, the secret case with others, and the secret unaligned."""
     registry.create(judge())
-    memory = memory_of(
-        case("t-1", "ana"), case("t-8", "bob"), secret_case("ana")
-    )  # t-7 and t-8 share a shard
+    memory = secret_among_others()
     registry.save(judge(memory), action="align")
     registry.save(judge(forget(memory, keys("t-7@ana"))), action="unalign")
     return registry
@@ -91,9 +104,7 @@ def test_an_erase_reaches_every_version_and_every_byte(
     registry: Registry, place: Place
 ):
     registry.create(judge())
-    registry.save(
-        judge(memory_of(case("t-1", "ana"), case("t-8", "bob"), secret_case("ana")))
-    )
+    registry.save(judge(secret_among_others()))
     assert not nowhere(place, SECRET, FAR)
     receipt = erase(registry, "t-7")
     assert nowhere(place, SECRET, FAR, "t-7", "rule number 1")
@@ -103,27 +114,21 @@ def test_an_erase_reaches_every_version_and_every_byte(
     (version,) = receipt.versions
     assert (version.number, receipt.latest) == (2, 3)
     assert (version.comments, version.cases, version.guidelines) == (1, 1, 1)
-    states = [
-        (v.number, v.action, v.redacted, v.feedback, v.guidelines)
-        for v in registry.history("helpfulness")
-    ]
-    assert states == [
+    made = attrgetter("number", "action", "redacted", "feedback", "guidelines")
+    assert list(map(made, registry.history("helpfulness"))) == [
         (1, "create", False, 0, 0),
         (2, "save", True, 2, 1),
         (3, "erase", False, 2, 1),
     ]
-    left = {
-        number: keys_of(version) for number, version in all_versions(registry).items()
-    }
-    assert left == {1: set(), 2: {"t-1@ana", "t-8@bob"}, 3: {"t-1@ana", "t-8@bob"}}
+    others = {"t-1@ana", "t-8@bob"}
+    left = list(map(keys_of, all_versions(registry).values()))
+    assert left == [set(), others, others]
 
 
 def test_an_interrupted_erase_still_gives_its_receipt(
     registry: Registry, monkeypatch: pytest.MonkeyPatch
 ):
-    registry.save(
-        judge(memory_of(case("t-1", "ana"), case("t-8", "bob"), secret_case("ana")))
-    )
+    registry.save(judge(secret_among_others()))
 
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
@@ -137,16 +142,11 @@ def test_an_interrupted_erase_still_gives_its_receipt(
 def test_feedback_in_older_versions_only_is_erased(learned: Registry, place: Place):
     assert not nowhere(place, SECRET)
     receipt = erase(learned, "t-7@ana")
-    assert nowhere(
-        place, SECRET, FAR, "t-7"
-    )  # the withdrawn key went from the head's ledger too
-    assert [v.number for v in receipt.versions] == [2, 3]
+    # The withdrawn key went from the head's ledger too.
+    assert nowhere(place, SECRET, FAR, "t-7")
+    assert [version.number for version in receipt.versions] == [2, 3]
     restored = learned.rollback("helpfulness", 2).judge
-    assert keys_of(restored) == {"t-1@ana", "t-8@bob"}
-    assert {str(entry.key): entry.state for entry in restored.memory.ledger()} == {
-        "t-1@ana": "pending",
-        "t-8@bob": "learned",
-    }
+    assert states(restored) == {"t-1@ana": "pending", "t-8@bob": "learned"}
 
 
 def test_a_head_without_the_feedback_gets_no_version(registry: Registry, place: Place):
@@ -154,7 +154,8 @@ def test_a_head_without_the_feedback_gets_no_version(registry: Registry, place: 
     registry.save(judge())
     receipt = erase(registry, "t-7")
     assert receipt.latest is None
-    assert [v.redacted for v in registry.history("helpfulness")] == [True, False]
+    first, head = registry.history("helpfulness")
+    assert (first.redacted, head.redacted) == (True, False)
     assert nowhere(place, SECRET)
 
 
@@ -162,29 +163,22 @@ def test_a_case_stays_while_others_speak_of_it(registry: Registry, place: Place)
     registry.create(judge(memory_of(secret_case("ana"))))
     registry.save(judge(memory_of(secret_case("ana", "bob"))))
     receipt = erase(registry, "t-7@ana")
-    assert [keys_of(version) for version in all_versions(registry).values()] == [
-        set(),
-        {"t-7@bob"},
-        {"t-7@bob"},
-    ]
+    left = list(map(keys_of, all_versions(registry).values()))
+    assert left == [set(), {"t-7@bob"}, {"t-7@bob"}]
     assert registry.load("helpfulness", 1).memory.cases == ()  # there nobody else spoke
-    assert registry.load("helpfulness", 2).memory.cases[0].example.inputs == {
-        "note": SECRET
-    }
+    (kept,) = registry.load("helpfulness", 2).memory.cases
+    assert kept.example.inputs == {"note": SECRET}
     assert nowhere(place, "ana says")
-    assert [(v.number, v.comments, v.cases) for v in receipt.versions] == [
-        (1, 1, 1),
-        (2, 1, 0),
-    ]
+    counts = attrgetter("number", "comments", "cases")
+    assert list(map(counts, receipt.versions)) == [(1, 1, 1), (2, 1, 0)]
     everything = erase(registry, "t-7")
     assert everything.keys == keys("t-7@bob")
     assert nowhere(place, SECRET, FAR)
 
 
 def test_all_of_one_person_can_be_erased(registry: Registry, place: Place):
-    registry.create(
-        judge(memory_of(*(case(f"t-{n}", "ana", "bob", says="well") for n in range(5))))
-    )
+    cases = [case(f"t-{n}", "ana", "bob", says="well") for n in range(5)]
+    registry.create(judge(memory_of(*cases)))
     receipt = erase(registry, source="bob")
     assert len(receipt.keys) == 5
     assert keys_of(registry.load("helpfulness")) == {f"t-{n}@ana" for n in range(5)}
@@ -194,9 +188,8 @@ def test_all_of_one_person_can_be_erased(registry: Registry, place: Place):
 
 
 def test_all_of_one_person_leaves_the_name_nowhere(registry: Registry, place: Place):
-    memory = memory_of(
-        *(case(f"t-{n}", "ana", "philippa", says="well") for n in range(3)), size=1
-    )
+    cases = [case(f"t-{n}", "ana", "philippa", says="well") for n in range(3)]
+    memory = memory_of(*cases, size=1)
     first, *rest = memory.guidelines
     own = Guideline(
         id=f"G{memory.next_guideline}",
@@ -204,31 +197,28 @@ def test_all_of_one_person_leaves_the_name_nowhere(registry: Registry, place: Pl
         origin="philippa",
         pinned_by="philippa",
     )
+    conflict = FeedbackConflict(
+        feedback=keys("t-0@ana", "t-1@ana"), dismissed_by="philippa"
+    )
     memory = replace(
         memory,
         guidelines=(replace(first, pinned_by="philippa"), *rest, own),
         next_guideline=memory.next_guideline + 1,
         authority=("philippa", "ana"),
-        conflicts=(
-            FeedbackConflict(
-                feedback=keys("t-0@ana", "t-1@ana"), dismissed_by="philippa"
-            ),
-        ),
+        conflicts=(conflict,),
     )
     registry.create(judge(memory), note="after a talk with philippa")
-    registry.update(
-        "helpfulness",
-        lambda old: write_guideline(old, "Every reply is short.", by="philippa"),
-    )
+    save_guideline(registry, "philippa", "Every reply is short.")
     receipt = erase(registry, source="philippa")
     assert receipt.complete, receipt.left
     assert nowhere(place, "philippa")
     for version in all_versions(registry).values():
         assert version.memory.authority == ("ana",)
-        assert {each.origin for each in version.memory.guidelines} <= {"distilled"}
-    assert {"Every reply names a day.", "Every reply is short."}.isdisjoint(
-        each.text for each in registry.load("helpfulness").memory.guidelines
-    )
+        for each in version.memory.guidelines:
+            assert each.origin == "distilled"
+    left = str(registry.load("helpfulness").memory.guidelines)
+    assert "Every reply names a day." not in left
+    assert "Every reply is short." not in left
 
 
 @pytest.mark.parametrize("action", ["after the call of Maria Oliveira", "", "Save"])
@@ -262,39 +252,27 @@ def test_nor_on_a_server(memory: Memory, secret: str, told: str):
 
 
 def erased_for_good(kind: str, memory: Memory, secret: str, told: str) -> None:
+    name = "ÿ-secret"
+    annotation = Annotation(
+        id=name, source="ana", value=True, rationale=told, meta={"why": secret}
+    )
+    example = Example(id=name, inputs=[secret, {"x": told}])
+    taught = Case(example=example, annotations=(annotation,))
+    number = memory.next_guideline
+    rule = Guideline(id=f"G{number}", text="a rule", exposed_to=(annotation.key,))
+    knowing = replace(
+        memory,
+        cases=tuple(sorted((*memory.cases, taught), key=lambda c: c.id)),
+        guidelines=(*memory.guidelines, rule),
+        next_guideline=number + 1,
+    )
     with tempfile.TemporaryDirectory() as folder, place_of(kind, Path(folder)) as place:
         registry = place.registry()
-        annotation = Annotation(
-            id="ÿ-secret",
-            source="ana",
-            value=True,
-            rationale=told,
-            meta={"why": secret},
-        )
-        taught = Case(
-            example=Example(id="ÿ-secret", inputs=[secret, {"x": told}]),
-            annotations=(annotation,),
-        )
-        rule = Guideline(
-            id=f"G{memory.next_guideline}",
-            text="a new rule",
-            exposed_to=(annotation.key,),
-        )
-        cases = tuple(sorted((*memory.cases, taught), key=lambda c: c.id))
         registry.create(judge(memory))
-        registry.save(
-            judge(
-                replace(
-                    memory,
-                    cases=cases,
-                    guidelines=(*memory.guidelines, rule),
-                    next_guideline=int(rule.id[1:]) + 1,
-                )
-            )
-        )
+        registry.save(judge(knowing))
         registry.save(judge(memory), action="unalign")
-        erase(registry, "ÿ-secret")
-        assert nowhere(place, str(annotation.key), "ÿ-secret")
+        erase(registry, name)
+        assert nowhere(place, str(annotation.key), name)
         for text in (secret, told):
             assert text in str(memory) or spelled(text) not in place.bytes()
         assert registry.load("helpfulness", 1).memory == memory
@@ -323,23 +301,39 @@ def test_erased_feedback_costs_itself_until_asked_for(place: Place):
     )
     more = [*rows, row("t-9", "bob", "fine"), again]
     result = registry.align("helpfulness", more, optimizer=learner)
-    assert [(r.line, r.key, r.status) for r in result.rows] == [
+    assert list(map(attrgetter("line", "key", "status"), result.rows)) == [
         (1, "t-7@ana", "invalid"),
         (2, "t-8@bob", "unchanged"),
         (3, "t-9@bob", "new"),
         (4, "t-99@eva", "invalid"),
     ]
-    assert result.rows[0].reason.startswith("this feedback was erased on ")
-    assert "--allow-erased" in result.rows[0].reason
-    assert result.rows[3].reason.startswith("a case of this content was erased on ")
+    erased, *_, same = result.rows
+    assert erased.reason.startswith("this feedback was erased on ")
+    assert "--allow-erased" in erased.reason
+    assert same.reason.startswith("a case of this content was erased on ")
     assert nowhere(place, SECRET)
+
+
+def test_erased_feedback_comes_back_when_it_is_asked_for(place: Place):
+    chat, embedding = models()
+    registry = place.registry(models=[chat, embedding])
+    registry.create(judge(model=chat, embedding_model=embedding))
+    learner = optimizer(chat, embedding)
+    rows = [row("t-7", "ana", SECRET), row("t-8", "bob", "too long")]
+    registry.align("helpfulness", rows, optimizer=learner)
+    registry.erase("helpfulness", ["t-7"], optimizer=learner)
     only_erased = registry.align("helpfulness", rows[:1], optimizer=learner)
     (line,) = only_erased.rows
     assert (line.status, only_erased.changed) == ("invalid", False)
     registry.align("helpfulness", rows, optimizer=learner, allow_erased=True)
     assert "t-7@ana" in keys_of(registry.load("helpfulness"))
-    assert not any(entry.state == "erased" for entry in registry.ledger("helpfulness"))
+    assert erased_entries(registry) == []
     assert not registry.align("helpfulness", rows, optimizer=learner).changed
+
+
+def erased_entries(registry: Registry) -> list[LedgerEntry]:
+    ledger = registry.ledger("helpfulness")
+    return [entry for entry in ledger if entry.state == "erased"]
 
 
 def test_a_bad_row_is_refused_together_with_what_was_erased(learned: Registry):
@@ -353,16 +347,10 @@ def test_a_bad_row_is_refused_together_with_what_was_erased(learned: Registry):
 def test_a_bad_row_after_erasing_is_still_named(learned: Registry, tmp_path: Path):
     erase(learned, "t-7")
     file = tmp_path / "more.jsonl"
-    bad = {
-        "id": "t-9",
-        "inputs": "a question",
-        "outputs": "an answer",
-        "value": "perhaps",
-    }
+    bad = row("t-9", "ana", "", value="perhaps")
     file.write_text(f"\n\n{json.dumps(bad)}\n", "utf-8")
-    with pytest.raises(
-        InvalidRows, match=r"more\.jsonl: 1 invalid row(.|\n)*line 3 \(t-9\)"
-    ):
+    said = r"more\.jsonl: 1 invalid row(.|\n)*line 3 \(t-9\)"
+    with pytest.raises(InvalidRows, match=said):
         learned.align("helpfulness", file)
 
 
@@ -371,12 +359,13 @@ def test_an_older_judge_cannot_bring_erased_feedback_back(learned: Registry):
     erase(learned, "t-7")
     with pytest.raises(InvalidRows, match="holds feedback that was erased") as refused:
         learned.save(stale)
-    assert [row.id for row in refused.value.rows] == ["t-7@ana"], "each once"
+    (named,) = refused.value.rows
+    assert named.id == "t-7@ana", "each once"
     silent = replace(secret_case("ana"), annotations=())
-    with pytest.raises(
-        InvalidRows, match=r"\(t-7\): a case of this content was erased"
-    ):
-        learned.save(judge(replace(stale.memory, cases=(silent,), guidelines=())))
+    unspoken = replace(stale.memory, cases=(silent,), guidelines=())
+    said = r"\(t-7\): a case of this content was erased"
+    with pytest.raises(InvalidRows, match=said):
+        learned.save(judge(unspoken))
     with pytest.raises(InvalidRows):
         learned.update("helpfulness", lambda _: stale)
     assert learned.save(stale, allow_erased=True) == 5
@@ -388,7 +377,8 @@ def test_an_exported_bundle_cannot_bring_erased_feedback_back(learned: Registry)
     for name in (None, "another"):
         with pytest.raises(InvalidRows, match="t-7@ana"):
             learned.import_bundle(bundle, name)
-    assert [j.name for j in learned.list()] == ["helpfulness"]
+    (only,) = learned.list()
+    assert only.name == "helpfulness"
     assert learned.import_bundle(bundle, "another", allow_erased=True) == 1
 
 
@@ -462,12 +452,9 @@ def save_guideline(
 
 def test_the_ledger_names_erased_feedback_by_hash_only(learned: Registry):
     erase(learned, "t-7")
-    erased = [
-        entry for entry in learned.ledger("helpfulness") if entry.state == "erased"
-    ]
-    assert len(erased) == 1
-    assert str(erased[0].key).startswith("erased:")
-    assert "t-7" not in str(erased[0].key) + erased[0].reason
+    (erased,) = erased_entries(learned)
+    assert str(erased.key).startswith("erased:")
+    assert "t-7" not in str(erased.key) + erased.reason
     with pytest.raises(UnknownKey, match="it was erased on"):
         learned.erase("helpfulness", ["t-7@ana"])
 
@@ -482,28 +469,18 @@ def test_survivors_are_derived_again_when_a_model_answers(place: Place):
     )
     assert receipt.pending == ()
     assert receipt.rederived == ("G2",)
-    assert [v.action for v in registry.history("helpfulness")] == [
-        "create",
-        "erase",
-        "align",
-    ]
-    assert all(SECRET not in request.user + request.system for request in chat.requests)
-    assert [entry.state for entry in registry.load("helpfulness").memory.ledger()] == [
-        "learned"
-    ]
+    assert actions(registry) == ["create", "erase", "align"]
+    assert chat.requests
+    assert SECRET not in prompts_of(chat)
+    assert states(registry.load("helpfulness")) == {"t-6@bob": "learned"}
 
 
 def test_an_erase_stands_when_no_model_answers(place: Place):
     _, embedding = models()
     down = ScriptedChatModel(lambda _: ModelUnavailable("the server is down"))
     registry = place.registry(models=[down, embedding])
-    registry.create(
-        judge(
-            memory_of(case("t-6", "bob"), secret_case("ana")),
-            model=down,
-            embedding_model=embedding,
-        )
-    )
+    memory = memory_of(case("t-6", "bob"), secret_case("ana"))
+    registry.create(judge(memory, model=down, embedding_model=embedding))
     receipt = registry.erase(
         "helpfulness", ["t-7"], optimizer=optimizer(down, embedding)
     )
@@ -521,7 +498,8 @@ def test_a_dry_run_only_tells_what_would_go(learned: Registry, place: Place):
     assert receipt.guidelines == ("G1",)
     assert "1 case, 1 comment and 1 guideline would be erased" in str(receipt)
     assert all_versions(learned) == before
-    assert not any(v.redacted for v in learned.history("helpfulness"))
+    for version in learned.history("helpfulness"):
+        assert not version.redacted
     assert not nowhere(place, SECRET)
 
 
@@ -537,30 +515,24 @@ def test_a_persons_guideline_with_erased_words_goes_too(
     assert receipt.copied == ("G9",)
     assert receipt.guidelines == ("G2", "G9")
     assert nowhere(place, SECRET)
-    assert [g.id for g in registry.load("helpfulness").memory.guidelines] == ["G1"]
+    assert rule_ids(registry.load("helpfulness")) == ["G1"]
+
+
+def waiting(case: Case, reason: str) -> Case:
+    """A case whose only comment waits, for that reason."""
+    (annotation,) = case.annotations
+    outcome = Outcome(kind="waiting", reason=reason)
+    return replace(case, annotations=(replace(annotation, outcome=outcome),))
 
 
 def test_notes_with_erased_words_are_blanked(registry: Registry, place: Place):
-    memory = memory_of(case("t-1", "ana"), secret_case("bob"), size=1)
-    first = memory.cases[0]
-    waiting = replace(
-        first,
-        annotations=(
-            replace(
-                first.annotations[0],
-                outcome=Outcome(kind="waiting", reason="waits for t-7@bob"),
-            ),
-        ),
-    )
-    registry.create(
-        judge(replace(memory, cases=(waiting, *memory.cases[1:]))),
-        note=f"after the call: {SECRET}",
-    )
+    first = waiting(case("t-1", "ana"), "waits for t-7@bob")
+    memory = memory_of(first, secret_case("bob"), size=1)
+    registry.create(judge(memory), note=f"after the call: {SECRET}")
     erase(registry, "t-7")
     assert nowhere(place, SECRET, "t-7@bob")
     assert registry.history("helpfulness")[0].note == "(erased)"
-    (annotation,) = registry.load("helpfulness").memory.cases[0].annotations
-    assert annotation.outcome == Outcome(kind="waiting", reason="(erased)")
+    assert registry.load("helpfulness").memory.cases == (waiting(first, "(erased)"),)
 
 
 @pytest.mark.parametrize(
@@ -581,15 +553,8 @@ def test_erased_words_in_spaceless_languages_are_blanked_too(
 ):
     annotation = Annotation(id="t-7", source="bob", value=False, rationale=told)
     example = Example(id="t-7", inputs="q", outputs="a")
-    registry.create(
-        judge(
-            memory_of(
-                case("t-1", "ana"),
-                Case(example=example, annotations=(annotation,)),
-                size=1,
-            )
-        )
-    )
+    theirs = Case(example=example, annotations=(annotation,))
+    registry.create(judge(memory_of(case("t-1", "ana"), theirs, size=1)))
     registry.update(
         "helpfulness",
         lambda judge: write_guideline(judge, rule, by="dora"),
@@ -598,38 +563,21 @@ def test_erased_words_in_spaceless_languages_are_blanked_too(
     receipt = erase(registry, "t-7")
     assert nowhere(place, told, rule)
     assert len(receipt.copied) == 1
-    assert [version.note for version in registry.history("helpfulness")][
-        1
-    ] == "(erased)"
+    assert registry.history("helpfulness")[1].note == "(erased)"
     assert len(registry.load("helpfulness").memory.guidelines) == 1
 
 
-def test_an_older_reason_with_those_words_is_blanked(registry: Registry, place: Place):
+def test_an_older_reason_with_those_words_is_blanked(registry: Registry):
     first = case("t-1", "ana")
-    waiting = replace(
-        first,
-        annotations=(
-            replace(
-                first.annotations[0],
-                outcome=Outcome(
-                    kind="waiting", reason="the model timed out after 60 s"
-                ),
-            ),
-        ),
-    )
-    registry.create(judge(memory_of(waiting)))
-    terse = replace(
-        case("t-2", "ben"),
-        annotations=(
-            Annotation(id="t-2", source="ben", value=False, rationale="Timed out."),
-        ),
-    )
+    late = waiting(first, "the model timed out after 60 s")
+    registry.create(judge(memory_of(late)))
+    said = Annotation(id="t-2", source="ben", value=False, rationale="Timed out.")
+    terse = replace(case("t-2", "ben"), annotations=(said,))
     registry.save(judge(memory_of(first, terse, size=1)))
     receipt = erase(registry, "t-2")
     assert receipt.complete
-    assert registry.load("helpfulness", 1).memory.cases[0].annotations[
-        0
-    ].outcome == Outcome(kind="waiting", reason="(erased)")
+    left = registry.load("helpfulness", 1).memory.cases
+    assert left == (waiting(first, "(erased)"),)
 
 
 def test_the_file_is_found_after_a_folder_change(
@@ -649,12 +597,8 @@ def test_the_file_is_found_after_a_folder_change(
 
 def test_a_missing_journal_holds_nothing(tmp_path: Path):
     (tmp_path / "there").write_bytes(b"12345")
-    assert Residue([SECRET]).in_files(
-        [tmp_path / "there", tmp_path / "gone-journal"], []
-    ) == (
-        5,
-        [],
-    )
+    files = [tmp_path / "there", tmp_path / "gone-journal"]
+    assert Residue([SECRET]).in_files(files, []) == (5, [])
 
 
 def test_bytes_that_are_no_text_are_searched_too(tmp_path: Path):
@@ -718,9 +662,8 @@ def test_the_receipt_names_another_judge_with_this_feedback(
 
 def test_ids_that_contain_one_another_are_told_apart(registry: Registry, place: Place):
     ids = ("7", "t-7", "17", "7.1", "t 7")
-    registry.create(
-        judge(memory_of(*(case(name, "ana", "an") for name in ids), size=1))
-    )
+    cases = [case(name, "ana", "an") for name in ids]
+    registry.create(judge(memory_of(*cases, size=1)))
     receipt = erase(registry, "7@ana")
     assert receipt.keys == keys("7@ana")
     assert len(keys_of(registry.load("helpfulness"))) == 9
@@ -730,10 +673,10 @@ def test_other_withdrawn_feedback_stays_withdrawn_after_an_erase(registry: Regis
     memory = memory_of(secret_case("ana", "bob"))
     registry.create(judge(forget(memory, keys("t-7@bob"))))
     erase(registry, "t-7@ana")
-    assert [(str(e.key)[:7], e.state) for e in registry.ledger("helpfulness")] == [
-        ("t-7@bob", "withdrawn"),
-        ("erased:", "erased"),
-    ]
+    withdrawn, erased = registry.ledger("helpfulness")
+    assert (str(withdrawn.key), withdrawn.state) == ("t-7@bob", "withdrawn")
+    assert erased.state == "erased"
+    assert str(erased.key).startswith("erased:")
 
 
 def test_short_words_that_survivors_use_are_no_trace(registry: Registry):
@@ -752,16 +695,13 @@ def test_short_words_that_survivors_use_are_no_trace(registry: Registry):
             example=Example(id=name, conversation=content), annotations=(annotation,)
         )
 
-    registry.create(
-        judge(
-            Memory(
-                cases=tuple(
-                    small(f"t-{n}", text)
-                    for n, text in enumerate(("id", "key", "cold", ":"))
-                )
-            )
-        )
+    cases = (
+        small("t-0", "id"),
+        small("t-1", "key"),
+        small("t-2", "cold"),
+        small("t-3", ":"),
     )
+    registry.create(judge(Memory(cases=cases)))
     erase(registry, "t-0", "t-2")
     erase(registry, "t-1", "t-3")
     assert keys_of(registry.load("helpfulness")) == set()
@@ -783,14 +723,12 @@ def test_a_trace_left_anywhere_makes_the_receipt_say_no(
 
 def test_a_trace_in_the_bytes_of_the_file_makes_it_say_no(path: Path):
     learned = learn(Registry(f"sqlite:///{path}"))
-    with sqlite3.connect(path) as connection:
-        connection.execute("CREATE TABLE somebody_elses (note BLOB)")
-        connection.execute(
-            "INSERT INTO somebody_elses VALUES (?)", [b'\x00\xff"Hm."\xff']
-        )
+    place = OnSQLite(path)
+    place.execute("CREATE TABLE somebody_elses (note BLOB)")
+    place.execute("INSERT INTO somebody_elses VALUES (?)", b'\x00\xff"Hm."\xff')
     receipt = erase(learned, "t-7")
     assert not receipt.complete
-    assert any(path.name in each for each in receipt.left)
+    assert path.name in str(receipt.left)
 
 
 def test_what_is_not_there_cannot_be_erased(learned: Registry):
@@ -817,12 +755,8 @@ def test_the_receipt_reads_as_text_and_as_json(learned: Registry):
     ):
         assert shown in str(receipt)
     plain = msgspec.json.decode(msgspec.json.encode(receipt.to_dict()))
-    assert plain["versions"][0] == {
-        "number": 2,
-        "comments": 1,
-        "cases": 1,
-        "guidelines": 1,
-    }
+    counts = {"number": 2, "comments": 1, "cases": 1, "guidelines": 1}
+    assert plain["versions"][0] == counts
     assert "MLflow versions and traces" in plain["unreachable"]
 
 
@@ -838,7 +772,8 @@ def test_all_that_is_learned_is_described():
 def test_a_lesson_is_counted_and_compared(kind: kinds.Kind):
     assert kind.field == kind.collection
     assert kind.field in field_names(MemoryDiff)
-    assert all("{n}" in words for words in kind.experts)
+    for words in kind.experts:
+        assert "{n}" in words
 
 
 @pytest.mark.parametrize(("noun", "kind"), kinds.NOUNS.items())

@@ -63,9 +63,8 @@ def test_an_address_of_no_registry_is_refused(
     with pytest.raises(error, match=message) as caught:
         Registry(url)
     assert "pw" not in str(caught.value)
-    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [
-        ("notes.txt", notes)
-    ]
+    (left,) = tmp_path.iterdir()
+    assert (left.name, left.read_text()) == ("notes.txt", notes)
 
 
 def test_another_format_is_refused_by_name(path: Path):
@@ -74,10 +73,8 @@ def test_another_format_is_refused_by_name(path: Path):
         "UPDATE memalign_meta SET value = '7' WHERE name = 'schema_version'"
     )
     before = path.read_bytes()
-    with pytest.raises(
-        RegistryTooNew,
-        match="its schema is version 7, this one reads up to version 1; upgrade",
-    ):
+    said = "its schema is version 7, this one reads up to version 1; upgrade"
+    with pytest.raises(RegistryTooNew, match=said):
         Registry(f"sqlite:///{path}")
     assert path.read_bytes() == before
 
@@ -101,17 +98,16 @@ def test_a_damaged_row_or_file_is_named_and_others_read(path: Path):
 
 def test_a_bare_path_is_a_registry_too(tmp_path: Path):
     Registry("judges.db").create(judge())
-    assert (
-        Registry(f"sqlite:///{tmp_path / 'judges.db'}").load("helpfulness").name
-        == "helpfulness"
-    )
+    there = Registry(f"sqlite:///{tmp_path / 'judges.db'}")
+    assert there.load("helpfulness") == judge()
 
 
 def test_an_error_never_prints_feedback(path: Path):
     registry = Registry(f"sqlite:///{path}")
     registry.create(judge())
     OnSQLite(path).execute(
-        "CREATE TRIGGER full BEFORE INSERT ON memalign_versions BEGIN SELECT RAISE(ABORT, 'the disk is full'); END"
+        "CREATE TRIGGER full BEFORE INSERT ON memalign_versions "
+        "BEGIN SELECT RAISE(ABORT, 'the disk is full'); END"
     )
     with pytest.raises(MemalignError, match="the disk is full") as caught:
         registry.save(judge(memory_of(case("t-1", "ana"))), note="a secret")

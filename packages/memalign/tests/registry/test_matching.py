@@ -83,9 +83,8 @@ def test_neither_the_names_of_our_own_fields_nor_nothing_match(
     registry: Registry, text: str
 ) -> None:
     registry.create(judge(MEMORY))
-    with pytest.raises(
-        (UnknownKey, InputError), match=r"holds feedback with this text|empty"
-    ):
+    said = "holds feedback with this text|empty"
+    with pytest.raises((UnknownKey, InputError), match=said):
         registry.erase("helpfulness", matching=text, dry_run=True)
 
 
@@ -95,17 +94,15 @@ def test_a_text_is_erased_from_older_versions(registry: Registry) -> None:
     receipt = erase(registry, matching="josé müller")
     assert set(receipt.keys) == set(keys(*EVERYWHERE))
     assert "ller" not in str(registry.load("helpfulness", 1).memory)
-    assert (
-        registry.history("helpfulness")[-1].summary
-        == "6 comments erased from all versions"
-    )
+    latest = registry.history("helpfulness")[-1]
+    assert latest.summary == "6 comments erased from all versions"
 
 
 def test_text_source_and_keys_must_all_match(registry: Registry) -> None:
     registry.create(judge(MEMORY))
-    assert registry.erase(
-        "helpfulness", ["t-2"], source="ben", matching="müller", dry_run=True
-    ).keys == keys("t-2@ben")
+    selection: dict[str, Any] = {"source": "ben", "matching": "müller"}
+    preview = registry.erase("helpfulness", ["t-2"], **selection, dry_run=True)
+    assert preview.keys == keys("t-2@ben")
     for named, source, text, message in (
         (["t-1"], "ben", "müller", "t-1"),
         (["t-6"], None, "müller", "'t-6' with this text"),
@@ -139,10 +136,8 @@ def test_several_at_once_take_what_they_take_one_after_the_other(
     receipt = erase(at_once, also=[*selections, Selection(keys=("t-99",))])
     assert (set(receipt.keys), receipt.complete) == (gone, True)
     for number in (1, 2):
-        assert (
-            at_once.load("helpfulness", number).memory
-            == apart.load("helpfulness", number).memory
-        )
+        expected = apart.load("helpfulness", number).memory
+        assert at_once.load("helpfulness", number).memory == expected
     with pytest.raises(UnknownKey, match="t-99"):
         erase(at_once, also=[Selection(), Selection(keys=("t-99",))])
 
@@ -180,7 +175,7 @@ def test_a_selector_alone_is_one_and_not_its_parts(
     assert registry.erase("helpfulness", selector, dry_run=True).keys == keys("12@ana")
 
 
-# -- names and short cases: what an erasure takes for its own, and what it leaves to others ---------------------------
+# -- names and short cases: what an erasure takes for its own, and what it leaves ------
 
 
 def test_what_stays_under_another_id_may_be_spoken_of(registry: Registry):
@@ -216,14 +211,10 @@ def test_a_name_without_letters_is_nobody_elses(registry: Registry, place: Place
 
 def test_the_instructions_and_the_name_of_a_judge_are_searched(registry: Registry):
     told = "Is it right, as Maria Oliveira said? {{ inputs }}"
-    registry.create(
-        judge(
-            memory_of(secret_case("ana")), name="for Maria Oliveira", instructions=told
-        )
-    )
-    receipt = registry.erase(
-        "for Maria Oliveira", matching="maria oliveira", rederive=False
-    )
+    name = "for Maria Oliveira"
+    memory = memory_of(secret_case("ana"))
+    registry.create(judge(memory, name=name, instructions=told))
+    receipt = registry.erase(name, matching="maria oliveira", rederive=False)
     assert receipt.left == (
         "memalign_judges.name (1 row)",
         "memalign_rows.body, the instructions (1 row)",

@@ -1,4 +1,4 @@
-"""What a model was paid for is kept until the commit: a stopped align that is run again pays for none of it twice."""
+"""What a model was paid for is kept until the commit, and none of it is paid for twice."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -29,9 +28,11 @@ from memalign.testing import ScriptedChatModel
 from memalign.types import Usage
 from tests.support import paying
 from tests.support.endpoint import Body, Endpoint
+from tests.support.learning import key_of, states
 from tests.support.patience import PATIENCE
 from tests.support.paying import NAME, OPTIMIZER, create, rows
 from tests.support.places import OnSQLite, Place
+from tests.support.programs import ROOT, program
 from tests.support.registry import case, memory_of
 from tests.support.rows import RawRow
 
@@ -47,7 +48,7 @@ def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
 
 @pytest.fixture
 def undisturbed(endpoint: Endpoint, tmp_path: Path) -> AlignResult:
-    """What the same feedback comes to where nothing stops the align. The server's record is empty again."""
+    """What the same feedback comes to where nothing stops the align; the record is empty again."""
     result = create(tmp_path / "undisturbed.db").align(NAME, ROWS, optimizer=OPTIMIZER)
     assert result.usage.calls == len(endpoint.requests) == 11
     endpoint.requests.clear()
@@ -78,23 +79,8 @@ def test_a_killed_align_pays_for_no_answer_twice(
     registry = create(path)
     endpoint.answer = silent
     (file := tmp_path / "feedback.json").write_text(json.dumps(ROWS), "utf-8")
-    root = Path(__file__).parents[2]
-    environment = os.environ | {
-        "PYTHONPATH": os.pathsep.join(
-            filter(None, (str(root), os.environ.get("PYTHONPATH")))
-        )
-    }
-    command = [
-        sys.executable,
-        "-m",
-        "tests.support.paying",
-        registry.url,
-        NAME,
-        str(file),
-    ]
-    with subprocess.Popen(
-        command, cwd=root, env=environment, stderr=subprocess.PIPE
-    ) as process:
+    command = [*program("tests.support.paying"), registry.url, NAME, str(file)]
+    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE) as process:
         end = time.monotonic() + PATIENCE
         while answers(OnSQLite(path)) < answered:
             assert time.monotonic() < end
@@ -106,10 +92,8 @@ def test_a_killed_align_pays_for_no_answer_twice(
     endpoint.requests.clear()
     endpoint.answer = paying.answer
     result = registry.align(NAME, ROWS, optimizer=OPTIMIZER)
-    assert (result.taken_up, result.usage.calls) == (
-        answered,
-        undisturbed.usage.calls - answered,
-    )
+    assert result.taken_up == answered
+    assert result.usage.calls == undisturbed.usage.calls - answered
     assert not set(paid) & set(texts(endpoint)), "what was answered is not asked again"
     assert result.judge == undisturbed.judge
     assert answers(OnSQLite(path)) == 0
@@ -121,10 +105,14 @@ def test_a_database_that_fills_up_stops_the_paying(
     registry = create(path)
     place = OnSQLite(path)
     place.execute(
-        "CREATE TRIGGER full BEFORE INSERT ON memalign_answers WHEN (SELECT count(*) FROM memalign_answers) >= 4 "
+        "CREATE TRIGGER full BEFORE INSERT ON memalign_answers "
+        "WHEN (SELECT count(*) FROM memalign_answers) >= 4 "
         "BEGIN SELECT RAISE(ABORT, 'no room is left'); END"
     )
-    message = r"(?s)cannot keep what was paid for: .*no room is left.*Nothing was committed; 4 answers are kept"
+    message = (
+        "(?s)cannot keep what was paid for: .*no room is left.*"
+        "Nothing was committed; 4 answers are kept"
+    )
     with pytest.raises(RegistryError, match=message):
         registry.align(NAME, ROWS, optimizer=MemAlign(shard_size=2, concurrency=1))
     place.execute("DROP TRIGGER full")
@@ -170,27 +158,21 @@ def test_an_answer_about_another_judge_that_quotes_the_erased_is_named(
     quote = "the clinic on the hill where the operation of Maria went so badly wrong"
     registry.create(paying.judge(memory=memory_of(case("t-1", "ana", says=quote))))
     registry.create(paying.judge(name="another"))
-    run(
-        PaidAnswers(registry._database, "another").keep(
-            {"0" * 64: json.dumps({"text": quote}).encode()}
-        )
-    )
+    kept = PaidAnswers(registry._database, "another")
+    run(kept.keep({"0" * 64: json.dumps({"text": quote}).encode()}))
     receipt = registry.erase(NAME, ["t-1"], rederive=False)
     assert (receipt.elsewhere, receipt.complete) == (("another",), False)
 
 
 def test_half_characters_are_cleaned_before_they_are_kept(registry: Registry) -> None:
     said = "a half \ud83d of a pair"
-    chat = ScriptedChatModel(
-        lambda _: ChatReply(
-            data={"rationale": said, "value": True}, text=said, usage=Usage(calls=1)
-        )
-    )
+    data = {"rationale": said, "value": True}
+    reply = ChatReply(data=data, text=said, usage=Usage(calls=1))
+    chat = ScriptedChatModel(lambda _: reply)
     request = ChatRequest(system="s", user=said, schema={"type": "object"})
     registry.create(paying.judge())
-    paid = run(
-        Calls(answers=PaidAnswers(registry._database, NAME)).complete(chat, request)
-    )
+    first = PaidAnswers(registry._database, NAME)
+    paid = run(Calls(answers=first).complete(chat, request))
     second = PaidAnswers(registry._database, NAME)
     again = run(Calls(answers=second).complete(chat, request))
     assert (again.data, again.text, again.usage) == (paid.data, paid.text, Usage())
@@ -234,9 +216,9 @@ def test_four_aligns_at_once_pay_for_no_request_twice(
 
     with ThreadPoolExecutor(4) as people:
         results = list(people.map(align, feedback))
-    learned = [f"{row['id']}@{row['source']}" for row in chain(*feedback)]
-    assert sorted(str(entry.key) for entry in registry.ledger(NAME)) == sorted(learned)
-    ids = [guideline.id for guideline in registry.load(NAME).memory.guidelines]
+    judge = registry.load(NAME)
+    assert sorted(states(judge)) == sorted(map(key_of, chain(*feedback)))
+    ids = [guideline.id for guideline in judge.memory.guidelines]
     assert len(set(ids)) == len(ids) == 8
     assert {result.version for result in results} == {2, 3, 4, 5}
     asked = texts(endpoint)

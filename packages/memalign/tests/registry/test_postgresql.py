@@ -1,4 +1,4 @@
-"""What is true of registries on a PostgreSQL server alone: the rest of this folder runs on both databases."""
+"""What is true of registries on a PostgreSQL server alone: all else here runs on both."""
 
 from __future__ import annotations
 
@@ -29,7 +29,11 @@ from tests.support.registry import (
 
 pytestmark = pytest.mark.skipif(not AVAILABLE, reason="no PostgreSQL here")
 
-SECRET = "Maria Oliveira of Lisbon lost nine hundred euros when her card was charged twice in May"
+SECRET = (
+    "Maria Oliveira of Lisbon lost nine hundred euros "
+    "when her card was charged twice in May"
+)
+TOLD = memory_of(case("t-1", "ana", says=SECRET), case("t-2", "ana"))
 
 
 @pytest.fixture
@@ -45,9 +49,8 @@ def test_one_reading_sees_one_state(place: OnPostgreSQL) -> None:
     with registry._database.read() as connection:
         seen = versions.find(connection, "helpfulness")
         registry.save(judge(memory_of(case("t-1", "ana"))))
-        assert versions.find(connection, "helpfulness") == seen, (
-            "or a version would be read in two halves"
-        )
+        # Or a version would be read in two halves.
+        assert versions.find(connection, "helpfulness") == seen
 
 
 @pytest.mark.parametrize(
@@ -62,18 +65,15 @@ def test_an_address_that_is_wrong_says_what_is(
     place: OnPostgreSQL, wrong: dict[str, str], says: str
 ) -> None:
     right = {
-        "user": "postgres",
-        "password": PASSWORD,
+        "password": PASSWORD.replace("/", "%2F"),
         "port": str(place.server.port),
         "database": place.name,
     }
-    address = "{user}:{password}@127.0.0.1:{port}/{database}".format_map(
-        {name: value.replace("/", "%2F") for name, value in (right | wrong).items()}
-    )
+    given = right | wrong
+    server = f"127.0.0.1:{given['port']}/{given['database']}"
     with pytest.raises(RegistryError, match=says) as caught:
-        Registry(f"postgresql+psycopg://{address}")
-    user, _, rest = address.partition(":")
-    assert f"{user}@{rest.rpartition('@')[2]}" in str(caught.value)
+        Registry(f"postgresql+psycopg://postgres:{given['password']}@{server}")
+    assert f"postgres@{server}" in str(caught.value)
     assert PASSWORD not in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -83,33 +83,24 @@ def test_shorter_schemes_open_it_and_no_message_shows_the_password(
 ) -> None:
     place.registry().create(judge())
     for scheme in ("postgresql", "postgres"):
-        assert (
-            Registry(place.url.replace("postgresql+psycopg", scheme)).load(
-                "helpfulness"
-            )
-            == judge()
-        )
+        registry = Registry(place.url.replace("postgresql+psycopg", scheme))
+        assert registry.load("helpfulness") == judge()
     address = f"postgres@127.0.0.1:{place.server.port}/{place.name}"
-    shown = [
-        repr(place.registry()),
-        repr(
-            Registry(f"postgresql://{address}?password={PASSWORD.replace('/', '%2F')}")
-        ),
-    ]
+    password = PASSWORD.replace("/", "%2F")
+    assert "s3cret" not in repr(place.registry())
+    assert "s3cret" not in repr(Registry(f"postgresql://{address}?password={password}"))
     place.execute("UPDATE memalign_meta SET value = '7' WHERE name = 'schema_version'")
-    with pytest.raises(RegistryTooNew, match=r"its schema is version 7") as caught:
+    with pytest.raises(RegistryTooNew, match="its schema is version 7") as caught:
         place.registry()
-    assert not any("s3cret" in text for text in (*shown, str(caught.value)))
+    assert "s3cret" not in str(caught.value)
 
 
 def test_without_the_driver_the_extra_is_named(
     place: OnPostgreSQL, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    with pytest.raises(
-        ConfigurationError,
-        match=r"pip install 'psycopg\[binary\]', which memalign\[postgresql\]",
-    ):
+    said = r"pip install 'psycopg\[binary\]', which memalign\[postgresql\]"
+    with pytest.raises(ConfigurationError, match=said):
         Registry(place.url)
 
 
@@ -132,24 +123,17 @@ def test_who_may_only_read_pays_for_nothing(place: OnPostgreSQL) -> None:
         registry = Registry(url)
         assert keys_of(registry.load("helpfulness")) == {"t-1@ana"}
         chat, embedding = models()
-        with pytest.raises(
-            RegistryError,
-            match=r"permission denied .*; what was committed before is kept",
-        ):
-            registry.align(
-                "helpfulness",
-                [row("t-2", "ana", "it is cold")],
-                optimizer=optimizer(chat, embedding),
-            )
+        rows = [row("t-2", "ana", "it is cold")]
+        said = "permission denied .*; what was committed before is kept"
+        with pytest.raises(RegistryError, match=said):
+            registry.align("helpfulness", rows, optimizer=optimizer(chat, embedding))
         assert not chat.requests
 
 
 def test_an_erasure_by_another_than_the_owner_says_what_is_missing(
     place: OnPostgreSQL,
 ) -> None:
-    place.registry().create(
-        judge(memory_of(case("t-1", "ana", says=SECRET), case("t-2", "ana")))
-    )
+    place.registry().create(judge(TOLD))
     right = "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO ana"
     with (
         person(place, right) as url,
@@ -162,17 +146,13 @@ def test_an_erasure_by_another_than_the_owner_says_what_is_missing(
 
 def test_a_transaction_that_still_sees_it_is_named(place: OnPostgreSQL) -> None:
     registry = place.registry(busy_timeout=0.5)
-    registry.create(
-        judge(memory_of(case("t-1", "ana", says=SECRET), case("t-2", "ana")))
-    )
+    registry.create(judge(TOLD))
+    said = r"is committed, but what .* process \d+ of a dashboard; end it"
     with place.server.connect(place.name) as reader:
         reader.execute("SET application_name = 'a dashboard'")
         reader.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
         reader.execute("SELECT count(*) FROM pg_class")
-        with pytest.raises(
-            RegistryError,
-            match=r"is committed, but what .* process \d+ of a dashboard; end it",
-        ):
+        with pytest.raises(RegistryError, match=said):
             erase(registry, "t-1")
         registry.save(judge(model="openai:gpt-5"))
         reader.execute("ROLLBACK")
@@ -182,15 +162,16 @@ def test_a_transaction_that_still_sees_it_is_named(place: OnPostgreSQL) -> None:
 
 
 def test_statistics_quote_no_words(place: OnPostgreSQL) -> None:
-    place.registry().create(
-        judge(memory_of(*(case(f"t-{n}", "ana") for n in range(40)))), note=SECRET
-    )
+    cases = [case(f"t-{n}", "ana") for n in range(40)]
+    place.registry().create(judge(memory_of(*cases)), note=SECRET)
     place.execute("ANALYZE")
     quoted = place.execute(
-        "SELECT concat(most_common_vals::text, histogram_bounds::text) FROM pg_stats WHERE tablename LIKE 'memalign%'"
+        "SELECT concat(most_common_vals::text, histogram_bounds::text) "
+        "FROM pg_stats WHERE tablename LIKE 'memalign%'"
     )
     assert quoted
-    assert not any("t-1" in words or SECRET in words for (words,) in quoted)
+    assert "t-1" not in str(quoted)
+    assert SECRET not in str(quoted)
 
 
 def test_a_table_that_may_not_be_read_and_another_schema_are_named(
@@ -205,14 +186,10 @@ def test_a_table_that_may_not_be_read_and_another_schema_are_named(
         empty.execute(statement)
     with person(empty, "GRANT CREATE ON SCHEMA public TO ana") as url:
         registry = Registry(url)
-        registry.create(
-            judge(memory_of(case("t-1", "ana", says=SECRET), case("t-2", "ana")))
-        )
+        registry.create(judge(TOLD))
         receipt = erase(registry, "t-1")
-    assert (
-        "the table notes in the same database, which may not be read"
-        in receipt.unreachable
-    )
+    unread = "the table notes in the same database, which may not be read"
+    assert unread in receipt.unreachable
     assert "the schema crm of the same database" in receipt.unreachable
 
 
@@ -221,9 +198,8 @@ def test_a_server_that_was_restarted_is_found_again() -> None:
     registry = Registry(own.url(own.create()))
     registry.create(judge())
     own.stop("fast")
-    with pytest.raises(
-        RegistryError, match=r"the registry .* failed: .*Connection refused"
-    ) as caught:
+    said = "the registry .* failed: .*Connection refused"
+    with pytest.raises(RegistryError, match=said) as caught:
         registry.load("helpfulness")
     assert PASSWORD not in str(caught.value)
     own.start()
@@ -253,9 +229,7 @@ def test_judges_do_not_wait_for_one_another(place: OnPostgreSQL) -> None:
     registry.create(judge(name="tone"))
     with registry._database.write("helpfulness"):
         registry.save(judge(name="tone", model="openai:gpt-5"))
-        with pytest.raises(
-            RegistryError,
-            match=r"another process has been writing for more than 0\.3 s",
-        ):
+        said = r"another process has been writing for more than 0\.3 s"
+        with pytest.raises(RegistryError, match=said):
             registry.create(judge())
     assert all_versions(registry, "tone").keys() == {1, 2}

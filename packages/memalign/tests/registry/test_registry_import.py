@@ -1,4 +1,4 @@
-"""A whole registry is imported: every judge with every version, and what was erased stays erased."""
+"""A whole registry is imported, every version of every judge; what was erased stays erased."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from tests.support.registry import (
 )
 
 MODELS = models()
+DULL = row("t-2", "bob", "long and dull")
 
 
 @pytest.fixture
@@ -34,11 +35,7 @@ def source(tmp_path: Path) -> Registry:
     )
     registry.create(judge(model=MODELS[0], embedding_model=MODELS[1]))
     learner = optimizer(*MODELS)
-    registry.align(
-        "helpfulness",
-        [row("t-1", "ana", "cold"), row("t-2", "bob", "long and dull")],
-        optimizer=learner,
-    )
+    registry.align("helpfulness", [row("t-1", "ana", "cold"), DULL], optimizer=learner)
     registry.erase("helpfulness", ["t-2"], optimizer=learner)
     return registry
 
@@ -47,12 +44,9 @@ def test_all_versions_come_along_and_what_was_erased_stays_erased(
     source: Registry, place: Place, tmp_path: Path
 ) -> None:
     target = place.registry(models=MODELS)
-    assert [
-        (imported.name, imported.latest) for imported in target.import_registry(source)
-    ] == [
-        ("helpfulness", 3),
-        ("tone", 1),
-    ]
+    helpfulness, tone = target.import_registry(source)
+    assert (helpfulness.name, helpfulness.latest) == ("helpfulness", 3)
+    assert (tone.name, tone.latest) == ("tone", 1)
     back = Registry(f"sqlite:///{tmp_path / 'back.db'}", models=MODELS)
     back.import_registry(target)
     for name in ("helpfulness", "tone"):
@@ -60,25 +54,26 @@ def test_all_versions_come_along_and_what_was_erased_stays_erased(
             assert all_versions(registry, name) == all_versions(source, name)
             assert registry.history(name) == source.history(name)
             assert registry.ledger(name) == source.ledger(name)
-    rows = [row("t-2", "bob", "long and dull"), row("t-3", "bob", "fine")]
+    rows = [DULL, row("t-3", "bob", "fine")]
     result = target.align("helpfulness", rows, optimizer=optimizer(*MODELS))
-    assert [line.status for line in result.rows] == ["invalid", "new"]
-    assert "was erased on" in result.rows[0].reason
+    erased, fresh = result.rows
+    assert (erased.status, fresh.status) == ("invalid", "new")
+    assert "was erased on" in erased.reason
     assert len(target.history("helpfulness")) == len(source.history("helpfulness")) + 1
 
 
 def test_a_judge_that_is_there_is_not_replaced(source: Registry, place: Place) -> None:
     target = place.registry(models=MODELS)
     target.create(judge(name="tone", model="openai:gpt-5"))
-    with pytest.raises(
-        JudgeExists, match=r"has judges of these names: tone. Nothing was imported"
-    ):
+    said = "has judges of these names: tone. Nothing was imported"
+    with pytest.raises(JudgeExists, match=said):
         target.import_registry(source)
-    with pytest.raises(
-        JudgeExists, match=r"imported; import one bundle at a time with --name$"
-    ):  # nobody deletes one
+    # Nobody deletes one.
+    said = "imported; import one bundle at a time with --name$"
+    with pytest.raises(JudgeExists, match=said):
         target.import_registry(target)
-    assert [summary.name for summary in target.list()] == ["tone"], "nor any other"
+    (summary,) = target.list()
+    assert summary.name == "tone", "nor any other"
 
 
 def test_registries_that_both_erased_can_be_put_together(
@@ -97,17 +92,14 @@ def test_registries_that_both_erased_can_be_put_together(
 
 
 def test_by_the_command_line(source: Registry, place: Place) -> None:
-    for words, code, printed in (
-        (
-            ("import", source.url),
-            0,
-            "imported helpfulness: 3 versions\nimported tone: 1 version\n",
-        ),
-        (("import", source.url), 2, ""),
-        (("import", source.url, "--name", "other"), 2, ""),
-        (("erase", "tone"), 0, "the registry is rewritten without what was deleted\n"),
+    imported = "imported helpfulness: 3 versions\nimported tone: 1 version\n"
+    rewritten = "the registry is rewritten without what was deleted\n"
+    for command, code, printed in (
+        (f"import {source.url}", 0, imported),
+        (f"import {source.url}", 2, ""),
+        (f"import {source.url} --name other", 2, ""),
+        ("erase tone", 0, rewritten),
     ):
-        ended = CliRunner().invoke(
-            app, [*words, "--registry", place.url], prog_name="memalign"
-        )
+        words = [*command.split(), "--registry", place.url]
+        ended = CliRunner().invoke(app, words, prog_name="memalign")
         assert (ended.exit_code, ended.stdout) == (code, printed)

@@ -29,14 +29,9 @@ def taught() -> Memory:
         case("t-1", "ana"), case("t-2", "ben"), case("t-3", "cleo"), size=1
     )
     first, second, third = memory.guidelines
-    return replace(
-        memory,
-        guidelines=(
-            replace(first, tests=(LONG, SHORT)),
-            replace(second, tests=(BOUNDS,)),
-            third,
-        ),
-    )
+    first = replace(first, tests=(LONG, SHORT))
+    second = replace(second, tests=(BOUNDS,))
+    return replace(memory, guidelines=(first, second, third))
 
 
 def test_tests_come_back_unchanged(registry: Registry) -> None:
@@ -56,10 +51,8 @@ def test_an_erase_takes_the_tests_of_what_it_takes(
     assert receipt.complete, receipt.left
     assert LONG.text.encode() not in place.bytes()
     for version in all_versions(registry).values():
-        assert [guideline.tests for guideline in version.memory.guidelines] in (
-            [],
-            [(BOUNDS,), ()],
-        )
+        tests = [guideline.tests for guideline in version.memory.guidelines]
+        assert tests in ([], [(BOUNDS,), ()])
 
 
 def test_a_literal_with_erased_words_takes_its_guideline(
@@ -67,31 +60,24 @@ def test_a_literal_with_erased_words_takes_its_guideline(
 ) -> None:
     memory = memory_of(case("t-1", "ana", says=LONG.text), case("t-2", "ben"), size=1)
     first, second = memory.guidelines
-    registry.create(
-        judge(replace(memory, guidelines=(first, replace(second, tests=(LONG,)))))
-    )
+    second = replace(second, tests=(LONG,))
+    registry.create(judge(replace(memory, guidelines=(first, second))))
     receipt = erase(registry, "t-1")
     assert receipt.copied == ("G2",)
     assert LONG.text.encode() not in place.bytes()
-    left = registry.load("helpfulness").memory.pending
-    assert [str(annotation.key) for annotation in left] == ["t-2@ben"], (
-        "whose rule it was waits to be learned again"
-    )
+    # Whose rule it was waits to be learned again.
+    (left,) = registry.load("helpfulness").memory.pending
+    assert str(left.key) == "t-2@ben"
 
 
 def test_a_diff_lists_tests_that_came_and_went(registry: Registry) -> None:
     memory = taught()
     first, second, third = memory.guidelines
-    changed = replace(first, tests=(LONG, BOUNDS))
+    first = replace(first, tests=(LONG, BOUNDS))
+    third = replace(third, pinned_by="dora")
     registry.create(judge())
     registry.save(judge(memory))
-    registry.save(
-        judge(
-            replace(
-                memory, guidelines=(changed, second, replace(third, pinned_by="dora"))
-            )
-        )
-    )
+    registry.save(judge(replace(memory, guidelines=(first, second, third))))
     lines = diff_text(registry.diff("helpfulness", 2, 3)).splitlines()
     assert lines[1].startswith("  ~ G1 rule number 1  [")
     assert lines[2:4] == [

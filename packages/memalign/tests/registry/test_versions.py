@@ -1,10 +1,11 @@
-"""Judges and their versions: kept, listed, compared, rolled back, and shared by several people."""
+"""Judges and their versions: kept, listed, compared, rolled back, shared by several people."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -28,6 +29,7 @@ from memalign.memory import Annotation, Case, Tombstone
 from memalign.memory.forget import forget
 from memalign.types import Example, FeedbackKey
 from tests.support.keys import keys
+from tests.support.learning import states
 from tests.support.patience import PATIENCE
 from tests.support.places import KINDS, OnSQLite, Place, place_of
 from tests.support.registry import (
@@ -69,27 +71,21 @@ def test_any_version_comes_back_unchanged_and_by_a_rollback(
     }
     scratch.create(judge(first, **chosen))
     number = scratch.save(judge(second, **chosen))
-    loaded = scratch.load("helpfulness", 1), scratch.load("helpfulness").memory
+    loaded = scratch.load("helpfulness", 1)
+    head = scratch.load("helpfulness").memory
     restored = scratch.rollback("helpfulness", 1).judge.memory
-    after = (
-        scratch.load("helpfulness").memory,
-        scratch.load("helpfulness", number).memory,
-    )
+    new_head = scratch.load("helpfulness").memory
+    old_head = scratch.load("helpfulness", number).memory
     differs = scratch.diff("helpfulness", 1, scratch.history("helpfulness")[-1].number)
     scratch.delete("helpfulness")
+    assert loaded == judge(first, **chosen)
+    for one, kept in zip(first.cases, loaded.memory.cases, strict=True):
+        assert list(kept.example.content) == list(one.example.content)
+    assert restored.hash == first.hash == loaded.memory.hash
     # Numbers of guidelines that were given once stay given.
-    second = replace(
-        second, next_guideline=max(first.next_guideline, second.next_guideline)
-    )
-    assert loaded == (judge(first, **chosen), second)
-    assert [list(c.example.content) for c in loaded[0].memory.cases] == [
-        list(c.example.content) for c in first.cases
-    ]
-    assert restored.hash == first.hash == loaded[0].memory.hash
-    assert restored == replace(
-        first, next_guideline=max(first.next_guideline, second.next_guideline)
-    )
-    assert after == (restored, second)
+    given_next = max(first.next_guideline, second.next_guideline)
+    assert head == old_head == replace(second, next_guideline=given_next)
+    assert restored == new_head == replace(first, next_guideline=given_next)
     assert not differs
 
 
@@ -100,40 +96,33 @@ def test_any_version_comes_back_unchanged_and_by_a_rollback(
 def test_value_types_odd_names_and_the_order_of_fields_survive(
     registry: Registry, value_type: object
 ):
-    example = Example(
-        id="t-1", inputs={"zeta": 1, "alpha": {"b": 2, "a": 3}}, outputs="x"
-    )
+    inputs = {"zeta": 1, "alpha": {"b": 2, "a": 3}}
+    example = Example(id="t-1", inputs=inputs, outputs="x")
+    said = Annotation(id="t-1", source="ana", rationale="So.")
+    gone = FeedbackKey("ünï 🦆", 'o\'brien "x"@home')
     memory = Memory(
-        cases=(
-            Case(
-                example=example,
-                annotations=(Annotation(id="t-1", source="ana", rationale="So."),),
-            ),
-        ),
-        tombstones=(
-            Tombstone(key=FeedbackKey("ünï 🦆", 'o\'brien "x"@home'), state="erased"),
-        ),
+        cases=(Case(example=example, annotations=(said,)),),
+        tombstones=(Tombstone(key=gone, state="erased"),),
     )
-    kept = judge(
-        memory, name='a judge; DROP TABLE "x" --', feedback_value_type=value_type
-    )
+    name = 'a judge; DROP TABLE "x" --'
+    kept = judge(memory, name=name, feedback_value_type=value_type)
     registry.create(kept)
     loaded = registry.load(kept.name)
     assert (loaded.memory, loaded.value_type) == (memory, kept.value_type)
     # Prompts show this order, so their bytes depend on it.
-    assert str(loaded.memory.cases[0].example.inputs) == str(example.inputs)
+    assert str(loaded.memory.cases[0].example.inputs) == str(inputs)
 
 
 def test_a_change_rewrites_nothing_else(registry: Registry, place: Place):
-    memory = memory_of(*(case(f"t-{n:03d}", "ana") for n in range(60)), size=1)
-    grown = tuple(
-        case(one.id, "ana", "bob") if one.id == "t-050" else one for one in memory.cases
-    )
+    cases = [case(f"t-{n:03d}", "ana") for n in range(60)]
+    memory = memory_of(*cases, size=1)
+    cases[50] = case("t-050", "ana", "bob")
+    grown = replace(memory, cases=tuple(cases))
     registry.create(judge(memory))
     before = rows_in(place)
-    registry.save(judge(replace(memory, cases=grown)))
+    registry.save(judge(grown))
     assert rows_in(place) - before == 1  # the annotation
-    registry.save(judge(forget(replace(memory, cases=grown), keys("t-030@ana"))))
+    registry.save(judge(forget(grown, keys("t-030@ana"))))
     assert rows_in(place) - before == 2  # the tombstone; the rest only ended
 
 
@@ -142,24 +131,21 @@ def test_history_says_what_made_each_version(registry: Registry):
     registry.save(judge(memory_of(*CASES)), action="align", note="first feedback")
     registry.update("helpfulness", lambda j: j.replace(model="openai:gpt-5"))
     registry.rollback("helpfulness", 1)
-    lines = [
-        (v.number, v.action, v.summary, v.note, v.cases, v.feedback)
-        for v in registry.history("helpfulness")
+    added = "4 feedback added, 2 guidelines added (G1, G2)"
+    made = attrgetter("number", "action", "summary", "note")
+    assert list(map(made, registry.history("helpfulness"))) == [
+        (1, "create", "created", None),
+        (2, "align", added, "first feedback"),
+        (3, "edit", "model changed", None),
+        (4, "rollback", "back to version 1", None),
     ]
-    assert lines == [
-        (1, "create", "created", None, 0, 0),
-        (
-            2,
-            "align",
-            "4 feedback added, 2 guidelines added (G1, G2)",
-            "first feedback",
-            3,
-            4,
-        ),
-        (3, "edit", "model changed", None, 3, 4),
-        (4, "rollback", "back to version 1", None, 0, 0),
+    held = attrgetter("cases", "feedback", "redacted")
+    assert list(map(held, registry.history("helpfulness"))) == [
+        (0, 0, False),
+        (3, 4, False),
+        (3, 4, False),
+        (0, 0, False),
     ]
-    assert not any(v.redacted for v in registry.history("helpfulness"))
 
 
 def test_a_rollback_may_bring_back_unaligned_feedback_and_reuses_no_id(
@@ -171,9 +157,7 @@ def test_a_rollback_may_bring_back_unaligned_feedback_and_reuses_no_id(
     registry.save(judge(forget(memory, keys("t-1@ana"))), action="unalign")
 
     def state(version: int | None = None) -> str:
-        return {
-            str(e.key): e.state for e in registry.ledger("helpfulness", version=version)
-        }["t-1@ana"]
+        return states(registry.load("helpfulness", version))["t-1@ana"]
 
     assert state() == "withdrawn"
     registry.rollback("helpfulness", to=1)
@@ -181,67 +165,53 @@ def test_a_rollback_may_bring_back_unaligned_feedback_and_reuses_no_id(
     written = registry.update(
         "helpfulness", lambda j: write_guideline(j, "Mind the tone.", by="ana")
     ).judge
-    assert written.memory.guidelines[-1].id not in {
-        guideline.id for guideline in memory.guidelines
-    }
+    new = written.memory.guidelines[-1].id
+    assert new not in [guideline.id for guideline in memory.guidelines]
 
 
 def test_a_stored_judge_gives_no_guidelines_number_to_another(registry: Registry):
     base = judge(memory_of(case("t-1", "ana"), case("t-2", "ana"), size=1))  # G1, G2
     registry.create(base)
     mine = write_guideline(registry.load("helpfulness"), "Be kind.", by="ben")
-    other = replace(
-        mine.memory.guidelines[-1], exposed_to=keys("t-1@ana")
-    )  # G3 as well, from feedback
+    *first, own = mine.memory.guidelines
+    other = replace(own, exposed_to=keys("t-1@ana"))  # G3 as well, from feedback
+    memory = replace(mine.memory, guidelines=(*first, other))
     registry.update(
         "helpfulness", lambda head: write_guideline(head, "Be brief.", by="ana")
     )
-    with pytest.raises(
-        VersionConflict,
-        match=r"G3 of this judge is another guideline than G3.* under another name",
-    ):
-        registry.save(
-            mine.replace(
-                memory=replace(
-                    mine.memory, guidelines=(*mine.memory.guidelines[:-1], other)
-                )
-            )
-        )
-    registry.save(
-        edit_guideline(base, "G1", by="ana", text="Say sorry first.")
-    )  # a reworded rule keeps its number
+    said = "G3 of this judge is another guideline than G3.* under another name"
+    with pytest.raises(VersionConflict, match=said):
+        registry.save(mine.replace(memory=memory))
+    # A reworded rule keeps its number.
+    registry.save(edit_guideline(base, "G1", by="ana", text="Say sorry first."))
     grown = registry.update(
         "helpfulness", lambda head: write_guideline(head, "Be clear.", by="ana")
-    ).judge
-    texts = {rule.id: rule.text for rule in grown.memory.guidelines}
-    assert (texts["G1"], texts["G4"]) == ("Say sorry first.", "Be clear.")
+    ).judge.memory
+    assert grown.guideline("G1").text == "Say sorry first."
+    assert grown.guideline("G4").text == "Be clear."
 
 
 def test_a_diff_names_every_kind_of_change(registry: Registry):
     before = memory_of(*CASES)
-    after = forget(
-        before, keys("t-1@ana")
-    )  # takes G1 along, and leaves t-2@ana pending
+    # It takes G1 along, and leaves t-2@ana pending.
+    after = forget(before, keys("t-1@ana"))
     *others, last = after.cases
-    reworded = replace(
-        last, annotations=(replace(last.annotations[0], rationale="said otherwise"),)
-    )
+    (said,) = last.annotations
+    reworded = replace(last, annotations=(replace(said, rationale="said otherwise"),))
     after = replace(after, cases=(*others, reworded))
     registry.create(judge(before))
     registry.save(judge(after, model="openai:gpt-5"))
     diff = registry.diff("helpfulness", 1, 2)
-    changed = [
-        (c.name, c.before is not None, c.after is not None) for c in diff.feedback
-    ]
-    assert changed == [
-        ("t-1@ana", True, False),
-        ("t-2@ana", True, True),
-        ("t-3@bob", True, True),
-    ]
-    assert [(g.name, g.after) for g in diff.guidelines] == [("G1", None)]
-    assert [(s.name, s.before, s.after) for s in diff.settings] == [
-        ("model", None, "openai:gpt-5")
-    ]
+    withdrawn, pending, changed = diff.feedback
+    assert (withdrawn.name, withdrawn.after) == ("t-1@ana", None)
+    assert (pending.name, changed.name) == ("t-2@ana", "t-3@bob")
+    assert None not in (withdrawn.before, pending.before, changed.before)
+    assert None not in (pending.after, changed.after)
+    (rule,) = diff.guidelines
+    assert (rule.name, rule.after) == ("G1", None)
+    (setting,) = diff.settings
+    assert (setting.name, setting.before) == ("model", None)
+    assert setting.after == "openai:gpt-5"
     for shown in (
         "- t-1@ana",
         "comment t-2 ana [pending]",
@@ -259,16 +229,14 @@ def test_the_list_shows_every_judges_head_and_a_deleted_name_is_free(
     )
     registry.create(judge(name="help"))
     registry.save(judge(memory_of(*CASES), name="help"))
-    shown = [
-        (j.name, j.latest, j.value_type, j.model, j.cases, j.guidelines)
-        for j in registry.list()
-    ]
-    assert shown == [
+    fields = attrgetter("name", "latest", "value_type", "model", "cases", "guidelines")
+    assert list(map(fields, registry.list())) == [
         ("help", 2, "bool", None, 3, 2),
         ("tone", 1, "int:1..5", "openai:gpt-5", 0, 0),
     ]
     registry.delete("help")
-    assert [j.name for j in registry.list()] == ["tone"]
+    (left,) = registry.list()
+    assert left.name == "tone"
     assert registry.create(judge(name="help")) == 1
 
 
@@ -280,7 +248,7 @@ def test_a_judge_gets_another_name_with_all_its_versions(registry: Registry):
         with pytest.raises(error):
             registry.rename("help", taken)
     registry.rename("help", "hilfe")
-    assert [(j.name, j.latest) for j in registry.list()] == [("hilfe", 2), ("tone", 1)]
+    assert list(map(NAMED, registry.list())) == [("hilfe", 2), ("tone", 1)]
     before = registry.load("hilfe", 1)
     assert before.memory == memory_of(*CASES)
     written = signature_of(before.replace(name="help"))
@@ -337,27 +305,20 @@ def test_a_model_of_ones_own_keeps_its_name(registry: Registry, place: Place):
 def test_a_value_that_cannot_be_kept_is_refused(
     registry: Registry, name: str, content: object
 ):
+    def odd() -> Memory:
+        example = Example(id=name, inputs=content)
+        annotation = Annotation(id=name, source="ana", value=True)
+        return Memory(cases=(Case(example=example, annotations=(annotation,)),))
+
     registry.create(judge())
-    annotation = Annotation(id=name, source="ana", value=True)
     with pytest.raises(InputError):
-        registry.save(
-            judge(
-                Memory(
-                    cases=(
-                        Case(
-                            example=Example(id=name, inputs=content),
-                            annotations=(annotation,),
-                        ),
-                    )
-                )
-            )
-        )
+        registry.save(judge(odd()))
     with pytest.raises(InputError, match="a note, of valid Unicode"):
         registry.save(judge(model="openai:gpt-5"), note="\ud800")
     assert len(registry.history("helpfulness")) == 1
 
 
-# -- several people at once: everybody's feedback ends in memory, and nobody waits for ever ---------------------------
+# -- several people at once: all feedback ends in memory, and nobody waits for ever ----
 
 MODELS = models()
 
@@ -379,11 +340,9 @@ def test_an_overtaken_align_learns_on_the_new_head_or_gives_up(
 
         async def align(self, judge: Any, feedback: Any = (), **options: Any) -> Any:
             aside = place.registry()
-            if len(aside.history("helpfulness")) <= times:
-                aside.update(
-                    "helpfulness",
-                    lambda j: j.replace(retrieval_k=len(aside.history("helpfulness"))),
-                )
+            count = len(aside.history("helpfulness"))
+            if count <= times:
+                aside.update("helpfulness", lambda j: j.replace(retrieval_k=count))
             return await super().align(judge, feedback, **options)
 
     overtaken = Overtaken(
@@ -391,22 +350,16 @@ def test_an_overtaken_align_learns_on_the_new_head_or_gives_up(
     )
     rows = iter([row("t-1", "ana", "too cold")])
     if times == 99:
-        with pytest.raises(
-            VersionConflict, match="20 times in a row; nothing was changed"
-        ):
+        said = "20 times in a row; nothing was changed"
+        with pytest.raises(VersionConflict, match=said):
             learning.align("helpfulness", rows, optimizer=overtaken)
         assert keys_of(learning.load("helpfulness")) == set()
         return
-    assert (
-        learning.align("helpfulness", rows, optimizer=overtaken).judge.retrieval_k == 2
-    )
+    aligned = learning.align("helpfulness", rows, optimizer=overtaken).judge
+    assert aligned.retrieval_k == 2
     assert keys_of(learning.load("helpfulness")) == {"t-1@ana"}
-    assert [v.action for v in learning.history("helpfulness")] == [
-        "create",
-        "edit",
-        "edit",
-        "align",
-    ]
+    actions = [version.action for version in learning.history("helpfulness")]
+    assert actions == ["create", "edit", "edit", "align"]
 
 
 def test_a_reader_sees_the_head_and_a_long_lock_is_named(
@@ -414,41 +367,39 @@ def test_a_reader_sees_the_head_and_a_long_lock_is_named(
 ):
     registry.create(judge(memory_of(case("t-1", "ana"))))
     hasty = Registry(place.url, busy_timeout=0.05)
+    chat, embedding = models()
+    rows = [row("t-2", "ana", "too cold")]
+    learner = optimizer(chat, embedding)
+    busy = "another process has been writing"
     with place.writer():
         assert keys_of(hasty.load("helpfulness")) == {"t-1@ana"}
-        with pytest.raises(
-            RegistryError,
-            match=r"another process has been writing for more than 0\.05 s",
-        ):
+        with pytest.raises(RegistryError, match=rf"{busy} for more than 0\.05 s"):
             hasty.save(judge(model="openai:gpt-5"))
-        chat, embedding = models()
-        with pytest.raises(RegistryError, match="another process has been writing"):
-            hasty.align(
-                "helpfulness",
-                [row("t-2", "ana", "too cold")],
-                optimizer=optimizer(chat, embedding),
-            )
-        if isinstance(
-            place, OnSQLite
-        ):  # on a server the judge's own lock is met at the first write
+        with pytest.raises(RegistryError, match=busy):
+            hasty.align("helpfulness", rows, optimizer=learner)
+        # On a server the judge's own lock is met at the first write.
+        if isinstance(place, OnSQLite):
             assert chat.requests == [], "nothing is paid for that could not be kept"
     assert hasty.save(judge(model="openai:gpt-5")) == 2
 
 
+NAMED = attrgetter("name", "latest")
+CREATE_AND_SAVE = """
+import sys
+from memalign import Judge, Registry
+
+registry = Registry(sys.argv[1])
+name = sys.argv[2]
+judge = Judge(name=name, instructions="{{ inputs }}", feedback_value_type=bool)
+registry.create(judge)
+for n in range(1, 6):
+    registry.save(judge.replace(retrieval_k=n))
+"""
+
+
 def test_two_processes_may_create_and_save_at_once(path: Path):
-    script = (
-        "import sys; from memalign import Judge, Registry\n"
-        "registry = Registry(sys.argv[1])\n"
-        "judge = Judge(name=sys.argv[2], instructions='{{ inputs }}', feedback_value_type=bool)\n"
-        "registry.create(judge)\n"
-        "for n in range(1, 6): registry.save(judge.replace(retrieval_k=n))\n"
-    )
-    running = [
-        subprocess.Popen([sys.executable, "-c", script, str(path), name])
-        for name in ("one", "two")
-    ]
-    assert [process.wait(timeout=PATIENCE) for process in running] == [0, 0]
-    assert [(j.name, j.latest) for j in Registry(path.name).list()] == [
-        ("one", 6),
-        ("two", 6),
-    ]
+    command = [sys.executable, "-c", CREATE_AND_SAVE, str(path)]
+    one = subprocess.Popen([*command, "one"])
+    two = subprocess.Popen([*command, "two"])
+    assert one.wait(timeout=PATIENCE) == two.wait(timeout=PATIENCE) == 0
+    assert list(map(NAMED, Registry(path.name).list())) == [("one", 6), ("two", 6)]
