@@ -109,7 +109,7 @@ class Choice:
         keys += _names(self._ticked, "comment")
         selections: list[dict[str, Any]] = [{"keys": keys}]
         sentences = _names(self._ticked, "sentence")
-        for rule in self.search.judge.memory.lessons:
+        for rule in self.search.judge.memory.guidelines:
             if rule.id in sentences:
                 selections.append({"matching": rule.text})
         return selections

@@ -194,7 +194,7 @@ def _wordings(session: Session, name: str, ids: Sequence[str]) -> list[str]:
     """
     if not ids:
         return []
-    lessons = session.judge(name)[1].memory.lessons
+    lessons = session.judge(name)[1].memory.guidelines
     return [
         f"  {lesson.id} ({', '.join(sorted(lesson.people))}): {lesson.text}"
         for lesson in lessons

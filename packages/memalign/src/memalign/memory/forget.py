@@ -9,12 +9,12 @@ waits to be distilled again. To redo only what was touched is the idea of SISA (
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any, Literal
+from typing import Literal
 
 from msgspec.structs import replace
 
 from memalign.keys import name_key
-from memalign.memory.model import LESSONS, Case, Memory, Outcome, Tombstone
+from memalign.memory.model import Case, Memory, Outcome, Tombstone
 from memalign.types import FeedbackKey, Guideline
 
 __all__ = ["WHY", "exposed_wordings", "forget", "forget_lessons", "without_disputed"]
@@ -91,18 +91,15 @@ def forget_lessons(
         staying = exposed_wordings(memory, gone, keep)
     exposed = set()
     waiting = set(gone)
-    for field in LESSONS:
-        rest = []
-        for lesson in getattr(memory, field):
-            if gone.isdisjoint(lesson.exposed_to) or lesson.id in staying:
-                rest.append(_unexposed(lesson, gone))
-            else:
-                exposed.add(lesson.id)
-                waiting.update(lesson.supported_by)
-        memory = replace(memory, **{field: tuple(rest)})
-    memory = memory.without_guidelines(
-        exposed
-    )  # those they had replaced are active again
+    rest = []
+    for guideline in memory.guidelines:
+        if gone.isdisjoint(guideline.exposed_to) or guideline.id in staying:
+            rest.append(_unexposed(guideline, gone))
+        else:
+            exposed.add(guideline.id)
+            waiting.update(guideline.supported_by)
+    memory = memory.with_guidelines(rest)
+    memory = memory.without_guidelines(exposed)
     # An example may have been covered by a rule that goes, and the reason why something waits may
     # stem from the feedback that goes.
     for annotation in memory.annotations():
@@ -134,12 +131,12 @@ def exposed_wordings(
     gone = frozenset(withdrawn)
     withdrawing = {name_key(key.source) for key in gone}
     staying = []
-    for lesson in memory.lessons:
-        authors = set(map(name_key, lesson.people))
-        if not authors or gone.isdisjoint(lesson.exposed_to):
+    for guideline in memory.guidelines:
+        authors = set(map(name_key, guideline.people))
+        if not authors or gone.isdisjoint(guideline.exposed_to):
             continue
-        if lesson.id in keep or withdrawing.isdisjoint(authors):
-            staying.append(lesson.id)
+        if guideline.id in keep or withdrawing.isdisjoint(authors):
+            staying.append(guideline.id)
     return tuple(staying)
 
 
@@ -147,8 +144,8 @@ def without_disputed(memory: Memory) -> Memory:
     """Return the memory without what labels taught that do not count; see `Memory.label`."""
     disputed = {entry.key for entry in memory.ledger() if entry.state == "disputed"}
     taught = set()
-    for lesson in memory.lessons:
-        taught.update(disputed.intersection(lesson.exposed_to))
+    for guideline in memory.guidelines:
+        taught.update(disputed.intersection(guideline.exposed_to))
     for annotation in memory.annotations():
         outcome = annotation.outcome
         if outcome is not None:
@@ -163,31 +160,30 @@ def _cases_without(memory: Memory, removed: frozenset[FeedbackKey]) -> tuple[Cas
     touched = {key.id for key in removed}
     cases = []
     for case in memory.cases:
-        if case.id not in touched:
-            cases.append(case)
-            continue
-        rest = tuple(said for said in case.annotations if said.key not in removed)
-        if rest:
-            cases.append(replace(case, annotations=rest))
+        left = case
+        if case.id in touched:
+            rest = [said for said in case.annotations if said.key not in removed]
+            left = replace(case, annotations=tuple(rest))
+        if left.annotations:
+            cases.append(left)
     return tuple(cases)
 
 
-def _unexposed(lesson: Any, gone: frozenset[FeedbackKey]) -> Any:
-    """Return a guideline, or another lesson, without these keys.
+def _unexposed(guideline: Guideline, gone: frozenset[FeedbackKey]) -> Guideline:
+    """Return a guideline without these keys.
 
-    If a guideline was exposed to one of them, its tests go too: they may stem from that feedback
-    alone.
+    If it was exposed to one of them, its tests go too: they may stem from that feedback alone.
     """
-    exposed = _others(lesson.exposed_to, gone)
-    supporters = _others(lesson.supported_by, gone)
-    changes: dict[str, Any] = {}
-    if exposed != lesson.exposed_to:
-        changes["exposed_to"] = exposed
-        if isinstance(lesson, Guideline):
-            changes["tests"] = ()
-    if supporters != lesson.supported_by:
-        changes["supported_by"] = supporters
-    return replace(lesson, **changes) if changes else lesson
+    exposed = _others(guideline.exposed_to, gone)
+    tests = guideline.tests
+    if exposed != guideline.exposed_to:
+        tests = ()
+    return replace(
+        guideline,
+        exposed_to=exposed,
+        supported_by=_others(guideline.supported_by, gone),
+        tests=tests,
+    )
 
 
 def _others(

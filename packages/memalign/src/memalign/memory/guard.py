@@ -12,8 +12,6 @@ import re
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator
 from functools import cached_property
-from itertools import filterfalse
-from typing import NamedTuple
 
 from memalign.content.encoding import encode
 from memalign.content.normal import UNSPACED, word_form
@@ -117,12 +115,15 @@ def _form_fault(text: str) -> str | None:
 class JudgedTexts:
     """Texts of the judged system, each with its field, that no guideline may copy from.
 
-    Derived forms of a long text are made once, when the first rule is compared with it.
+    Their words are read once, when the first rule is compared with them.
     """
 
     def __init__(self, texts: Iterable[tuple[str, str]] = ()) -> None:
         self._texts = tuple(texts)
-        self._sources: dict[str, _Source] = {}
+
+    @cached_property
+    def _words(self) -> list[tuple[str, str]]:
+        return [(field, _padded(text)) for field, text in self._texts]
 
     def copied(self, text: str, comments: Collection[str]) -> str | None:
         """Return the field of a judged text that shares a run with `text`, but with no comment.
@@ -131,77 +132,34 @@ class JudgedTexts:
             text: The rule.
             comments: The experts' own words that the rule stems from.
         """
-        runs = [*_spaced_runs(text), *_unspaced_runs(text)]
+        runs = list(_runs(text))
         for comment in comments:
-            theirs = _Source(comment)
-            runs = list(filterfalse(theirs.holds, runs))
+            theirs = _padded(comment)
+            runs = [run for run in runs if run not in theirs]
         if not runs:
             return None
-        for field, source in self._texts:
-            judged = self._sources.setdefault(source, _Source(source))
-            if any(map(judged.holds, runs)):
+        for field, judged in self._words:
+            if any(run in judged for run in runs):
                 return field
         return None
 
 
-class _WordRun(NamedTuple):
-    """A run of a rule: its text, a part that its neighbours share, and whether it is of words."""
-
-    text: str
-    part: str
-    words: bool
+def _padded(text: str) -> str:
+    """Return the words of a text, each between spaces."""
+    words = word_form(text)
+    return f" {words} "
 
 
-class _Source:
-    """A text in which runs are looked for, as it is and in the form of words."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._parts: dict[str, bool] = {}
-
-    @cached_property
-    def _words(self) -> str:
-        return f" {word_form(self._text)} "
-
-    def holds(self, run: _WordRun) -> bool:
-        text = self._text
-        if run.words:
-            text = self._words
-        # Neighbours share a part, and nearly always it is in no text.
-        part = run.part
-        if part not in self._parts:
-            self._parts[part] = part in text
-        return self._parts[part] and run.text in text
-
-
-def _spaced_runs(text: str) -> Iterator[_WordRun]:
-    words = word_form(text).split()
-    half = COPIED_WORDS // 2
-    for start, middle in _starts(len(words), COPIED_WORDS):
-        end = start + COPIED_WORDS
-        part_end = middle + half
+def _runs(text: str) -> Iterator[str]:
+    """Yield every run of words that would be a copy, and of letters where no spaces are written."""
+    plain = word_form(text)
+    words = plain.split()
+    for end in range(COPIED_WORDS, len(words) + 1):
+        start = end - COPIED_WORDS
         run = " ".join(words[start:end])
-        part = " ".join(words[middle:part_end])
-        yield _WordRun(f" {run} ", f" {part} ", True)
-
-
-def _unspaced_runs(text: str) -> Iterator[_WordRun]:
+        yield f" {run} "
     length = 2 * COPIED_WORDS
-    for run in UNSPACED.findall(text):
-        for start, middle in _starts(len(run), length):
-            end = start + length
-            part_end = middle + COPIED_WORDS
-            whole = run[start:end]
-            part = run[middle:part_end]
-            yield _WordRun(whole, part, False)
-
-
-def _starts(count: int, length: int) -> Iterator[tuple[int, int]]:
-    """Yield the start of each run of this length, and the next multiple of its half."""
-    half = length // 2
-    for start in range(count - length + 1):
-        past = start % half
-        middle = start
-        if past:
-            middle += half - past
-        yield start, middle
+    for letters in UNSPACED.findall(plain):
+        for end in range(length, len(letters) + 1):
+            start = end - length
+            yield letters[start:end]

@@ -41,26 +41,18 @@ def policy_label(
         annotations: All that people said of the case.
         authority: The sources whose label decides, first one first.
     """
-    sides: dict[tuple[type, Value], list[Annotation | Feedback]] = {}
-    first = None
+    sides: dict[Value, list[Annotation | Feedback]] = {}
     for annotation in annotations:
-        label = annotation.value
-        if label is not None:
-            first = label
-            # A bool and an int of equal value never meet in one judge; the type keeps them apart.
-            side = (type(label), label)
-            sides.setdefault(side, []).append(annotation)
+        if annotation.value is not None:
+            sides.setdefault(annotation.value, []).append(annotation)
     if len(sides) < 2:
-        return first
+        return next(iter(sides), None)
     order = list(map(name_key, authority))
-    heaviest = None
-    for (_, label), said in sides.items():
-        weight = _weight(said, order)
-        if heaviest is None or weight > heaviest:
-            heaviest = weight
-            first = label
-        elif weight == heaviest:
-            first = None  # a tie, unless another label weighs more
+    weights = {label: _weight(said, order) for label, said in sides.items()}
+    heaviest = max(weights.values())
+    first, *others = [label for label in weights if weights[label] == heaviest]
+    if others:
+        return None  # a tie
     return first
 
 

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
-    "LESSONS",
     "Annotation",
     "Case",
     "FeedbackConflict",
@@ -55,12 +54,6 @@ _NO_FEEDBACK = (
     "no feedback{}; `memalign show NAME --ledger` "
     "(in Python: judge.memory.ledger()) lists every key"
 )
-
-LESSONS = ("guidelines",)
-"""Fields of a memory that hold what was learned or written for the judge.
-
-Their entries have, as guidelines have, `id`, `text`, `supported_by`, `exposed_to` and `people`.
-"""
 
 replace = msgspec.structs.replace
 Entry = TypeVar("Entry", "Case", Guideline)
@@ -111,11 +104,6 @@ class Annotation(msgspec.Struct, frozen=True, kw_only=True):
     def key(self) -> FeedbackKey:
         """Its identity."""
         return FeedbackKey(self.id, self.source)
-
-    @property
-    def words(self) -> list[Any]:
-        """Every field that may hold words of the person, or of somebody they mention."""
-        return [self.id, self.value, self.rationale, self.meta]
 
     def says(self, feedback: Feedback) -> bool:
         """Return whether `feedback` says just the same; a new time alone is nothing new."""
@@ -342,17 +330,17 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
                 "name feedback by id (t-17), by key (t-17@ana) or by source"
             )
         keys = [annotation.key for annotation in self._by(source)]
-        where = ""
-        if source is not None:
-            where = f" of source {source!r}"
-        if not selectors and not keys:
-            raise UnknownKey(_NO_FEEDBACK.format(where))
-        found = dict.fromkeys(() if selectors else keys)
-        for selector, named in select_keys(keys, selectors).items():
-            if not named:
-                what = f" {str(selector)!r}"
-                raise UnknownKey(_NO_FEEDBACK.format(what + where))
-            found.update(dict.fromkeys(named))
+        named = select_keys(keys, selectors)
+        if not selectors:
+            named = {"": tuple(keys)}
+        found: dict[FeedbackKey, None] = {}
+        for selector, its_keys in named.items():
+            if not its_keys:
+                what = f" {str(selector)!r}" if selector else ""
+                if source is not None:
+                    what += f" of source {source!r}"
+                raise UnknownKey(_NO_FEEDBACK.format(what))
+            found.update(dict.fromkeys(its_keys))
         return tuple(found)
 
     def matching(
@@ -373,7 +361,13 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
                 holding.add(case.id)
         found = []
         for annotation in self._by(source):
-            if annotation.id in holding or finder.within(annotation.words):
+            words = [
+                annotation.id,
+                annotation.value,
+                annotation.rationale,
+                annotation.meta,
+            ]
+            if annotation.id in holding or finder.within(words):
                 found.append(annotation.key)
         return tuple(found)
 
@@ -412,12 +406,6 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             if successor is None:
                 return guideline
             guideline = self.guideline(successor)
-
-    @property
-    def lessons(self) -> Iterator[Any]:
-        """Everything that was learned or written for the judge, in force or not."""
-        for field in LESSONS:
-            yield from getattr(self, field)
 
     @property
     def open_conflicts(self) -> tuple[FeedbackConflict, ...]:
@@ -492,26 +480,20 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         ordered = [after[name] for name in sorted(after)]
         return replace(self, cases=tuple(ordered))
 
-    def with_annotations(self, annotations: Iterable[Annotation]) -> Memory:
-        """Return a memory with these annotations, each in the place of the one of its key."""
-        changed = {annotation.key: annotation for annotation in annotations}
-        cases = []
-        for name in {key.id for key in changed}:
-            case = self._cases_by_id[name]
-            said = []
-            for annotation in case.annotations:
-                said.append(changed.get(annotation.key, annotation))
-            cases.append(replace(case, annotations=tuple(said)))
-        return self.with_cases(cases)
-
     def with_outcomes(self, outcomes: Mapping[FeedbackKey, Outcome | None]) -> Memory:
         """Return a memory with what a distillation made of the feedback of these keys."""
-        changed = []
-        for key, outcome in outcomes.items():
-            annotation = self.annotation(key)
-            if annotation is not None:
-                changed.append(replace(annotation, outcome=outcome))
-        return self.with_annotations(changed)
+        cases = []
+        for name in {key.id for key in outcomes}:
+            case = self.case(name)
+            if case is None:
+                continue
+            said = []
+            for annotation in case.annotations:
+                key = annotation.key
+                outcome = outcomes.get(key, annotation.outcome)
+                said.append(replace(annotation, outcome=outcome))
+            cases.append(replace(case, annotations=tuple(said)))
+        return self.with_cases(cases)
 
     def without_verdicts_beside(self, ids: Collection[str]) -> Memory:
         """Return a memory without verdicts that were exposed to feedback on these cases."""
@@ -534,10 +516,9 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         rest: dict[str, Any] = {
             "authority": self.authority,
             "embedding_model": self.embedding_model,
+            "guidelines": msgspec.to_builtins(self.guidelines),
             "locks": self.locks,
         }
-        for field in LESSONS:
-            rest[field] = msgspec.to_builtins(getattr(self, field))
         cases = ",".join(case.hashed for case in self.cases)
         text = f"{canonical_json(rest)}[{cases}]"
         digest = hashlib.sha256(text.encode("utf-8", "surrogatepass"))

@@ -104,15 +104,9 @@ def similar_cases(
             continue
         if not any(_alike(memory, case, other) for other in chosen):
             chosen.append(case)
-    misjudged = []
-    others = []
-    for case in chosen[len(identical) :]:
-        if was_misjudged(memory, case, value_type, judge):
-            misjudged.append(case)
-        else:
-            others.append(case)
-    ranked = (*identical, *misjudged, *others)
-    return ranked[:k]
+    found = chosen[len(identical) :]
+    found.sort(key=lambda case: not was_misjudged(memory, case, value_type, judge))
+    return (*identical, *found)[:k]
 
 
 def _alike(memory: Memory, case: Case, other: Case) -> bool:

@@ -45,25 +45,19 @@ def standings(guidelines: Sequence[Guideline]) -> dict[str, Standing]:
     ids = {guideline.id for guideline in guidelines}
     result = {}
     retired: dict[str, str] = {}
-    candidates = []
-    for guideline in guidelines:
-        name = guideline.id
-        if guideline.retired_by is not None:
-            result[name] = Standing("retired")
-            retired.setdefault(word_form(guideline.text), name)
-        elif guideline.replaced_by in ids:
-            result[name] = Standing("superseded", guideline.replaced_by)
-        else:
-            candidates.append(guideline)
-    candidates.sort(key=_rank)
     active: dict[str, str] = {}
-    for guideline in candidates:
+    for guideline in sorted(guidelines, key=_rank):
         name = guideline.id
         words = word_form(guideline.text)
         shown = active.get(words)
-        if words in retired and not guideline.people:
-            shown = retired[words]
-        if shown is None:
+        if not guideline.people:
+            shown = retired.get(words, shown)
+        if guideline.retired_by is not None:
+            retired.setdefault(words, name)
+            result[name] = Standing("retired")
+        elif guideline.replaced_by in ids:
+            result[name] = Standing("superseded", guideline.replaced_by)
+        elif shown is None:
             active[words] = name
             result[name] = Standing("active")
         else:
@@ -71,8 +65,10 @@ def standings(guidelines: Sequence[Guideline]) -> dict[str, Standing]:
     return result
 
 
-def _rank(guideline: Guideline) -> tuple[bool, bool]:
-    return guideline.pinned_by is None, guideline.origin == "distilled"
+def _rank(guideline: Guideline) -> tuple[bool, bool, bool]:
+    unpinned = guideline.pinned_by is None
+    by_model = guideline.origin == "distilled"
+    return guideline.retired_by is None, unpinned, by_model
 
 
 _STATES: Mapping[str, LedgerState] = {
@@ -154,11 +150,9 @@ def _carried(
     reason = f"{memory.face(carrying[0]).id} already says it"
     shown = []
     for guideline in carrying:
-        successor = memory.successor(guideline)
-        shown.append(successor or guideline.id)
-        if memory.status(guideline) == "superseded":
-            continue
-        if key in guideline.exposure:
+        shown.append(memory.successor(guideline) or guideline.id)
+        superseded = memory.status(guideline) == "superseded"
+        if key in guideline.exposure and not superseded:
             state = "learned"
             reason = ""
     if state == "learned" and remark is not None and remark.kind == "taught":

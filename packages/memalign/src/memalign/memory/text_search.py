@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 from memalign.content.normal import UNSPACED, folded, search_form, unescaped
@@ -27,11 +28,7 @@ class Finder:
 
     def holds(self, text: str) -> bool:
         """Return whether a text holds the one that is looked for."""
-        if self._wanted in search_form(text):
-            return True
-        if "\\" not in text:
-            return False
-        return self._wanted in search_form(unescaped(text))
+        return any(self._wanted in search_form(form) for form in _forms(text))
 
     def within(self, value: Any) -> bool:
         """Return whether any text, number or field's name of a JSON value holds the text."""
@@ -51,11 +48,7 @@ class NameFinder:
 
     def holds(self, text: str) -> bool:
         """Return whether a text names the person."""
-        if self._names(text):
-            return True
-        if "\\" not in text:
-            return False
-        return self._names(unescaped(text))
+        return any(map(self._names, _forms(text)))
 
     def _names(self, text: str) -> bool:
         plain = folded(text)
@@ -69,3 +62,10 @@ class NameFinder:
         # same.
         parted = UNSPACED.sub(lambda run: f" {run[0]} ", plain)
         return self._pattern.search(parted) is not None
+
+
+def _forms(text: str) -> Iterator[str]:
+    """Yield a text as it is, and without JSON's escapes if it has any."""
+    yield text
+    if "\\" in text:
+        yield unescaped(text)

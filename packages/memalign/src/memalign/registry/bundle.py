@@ -133,7 +133,7 @@ def _check_lessons(where: str, memory: Memory) -> None:
 
     Whoever wrote the file could also sign it.
     """
-    for lesson in memory.lessons:
+    for lesson in memory.guidelines:
         faults = [guideline_fault(lesson.text)]
         if isinstance(lesson, Guideline):
             faults.extend(map(checked, lesson.tests))
