@@ -194,14 +194,14 @@ class _OwnVerdicts:
         models: The names of its model that a judgment may have.
         memories: The memories with which it may have judged, by hash. With others nobody knows what
             it had seen.
-        replaced: The ids of cases whose feedback changes now, and of those of the same content.
+        replaced: Feedback that changes now.
     """
 
     judge: Judge
     made_by: str
     models: tuple[str | None, ...]
     memories: Mapping[str, Memory]
-    replaced: Collection[str]
+    replaced: Collection[FeedbackKey]
 
     @classmethod
     def of(cls, judge: Judge, replaced: Collection[FeedbackKey]) -> _OwnVerdicts:
@@ -218,7 +218,7 @@ class _OwnVerdicts:
             made_by=task_of(judge).base_fingerprint,
             models=("", judge.model_name, model.name),
             memories={memory.hash: memory for memory in memories},
-            replaced=judge.memory.ids_beside(replaced),
+            replaced=frozenset(replaced),
         )
 
     def wrote(self, file: JudgmentFile) -> bool:
@@ -245,7 +245,7 @@ class _OwnVerdicts:
         exposed = memory.exposure(judgment.example_ids)
         on_case = {said.key for said in self.judge.memory.annotations_on(case)}
         for key in exposed:
-            if key in on_case or key.id in self.replaced:
+            if key in on_case or key in self.replaced:
                 return None
         return PreAlignmentVerdict(
             value=judgment.value,

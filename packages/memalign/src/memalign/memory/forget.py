@@ -59,7 +59,7 @@ def forget(
         memory,
         cases=cases,
         embedding_model=embedding_model,
-        tombstones=tuple(stones[key] for key in sorted(stones)),
+        tombstones=tuple(stone for _, stone in sorted(stones.items())),
     )
     locks = filter(memory.has_label, memory.locks)
     return replace(memory, locks=tuple(locks))
@@ -86,9 +86,9 @@ def forget_lessons(
         keep: As for `forget`.
     """
     gone = frozenset(keys)
-    staying: Collection[str] = ()
-    if not people_agree:
-        staying = exposed_wordings(memory, gone, keep)
+    staying = exposed_wordings(memory, gone, keep)
+    if people_agree:
+        staying = ()
     exposed = set()
     waiting = set(gone)
     rest = []
@@ -112,7 +112,7 @@ def forget_lessons(
         if gone.isdisjoint(conflict.exposed_to)
     )
     memory = replace(memory, conflicts=conflicts)
-    memory = memory.without_verdicts_beside(memory.ids_beside(gone))
+    memory = memory.without_verdicts_after(gone)
     outcome = Outcome(kind="waiting", reason=why)
     return memory.with_outcomes(dict.fromkeys(waiting, outcome))
 

@@ -8,7 +8,7 @@ it was exposed to. Withdrawn feedback leaves only its key behind.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -20,9 +20,8 @@ from memalign.memory.label_policy import policy_label
 from memalign.memory.status import (
     GuidelineStatus,
     LedgerEntry,
-    Standing,
     ledger_entries,
-    standings,
+    successors,
 )
 from memalign.memory.text_search import Finder
 from memalign.types import (
@@ -287,17 +286,6 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             return False
         return self.label(case) is not None
 
-    def ids_beside(self, keys: Iterable[FeedbackKey]) -> set[str]:
-        """Return the ids of the cases with this feedback, and of those of the same content."""
-        ids = set()
-        for key in keys:
-            case = self.case(key.id)
-            if case is None:
-                continue
-            for same in self.duplicates(case.example):
-                ids.add(same.id)
-        return ids
-
     def annotations(self) -> Iterator[Annotation]:
         """Yield every annotation, in canonical order: by id, then by source."""
         for case in self.cases:
@@ -329,11 +317,12 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             raise UnknownKey(
                 "name feedback by id (t-17), by key (t-17@ana) or by source"
             )
-        keys = [annotation.key for annotation in self._by(source)]
-        named = select_keys(keys, selectors)
-        if not selectors:
-            named = {"": tuple(keys)}
-        found: dict[FeedbackKey, None] = {}
+        keys = []
+        for said in self.annotations():
+            if source is None or same_person(source, said.source):
+                keys.append(said.key)
+        named = select_keys(keys, selectors) or {"": tuple(keys)}
+        found = {}
         for selector, its_keys in named.items():
             if not its_keys:
                 what = f" {str(selector)!r}" if selector else ""
@@ -353,29 +342,16 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             source: Only feedback of this person.
         """
         finder = Finder(text)
-        holding = set()
+        found = []
         for case in self.cases:
             example = case.example
-            judged = [example.meta, *example.content.values()]
-            if finder.within(judged):
-                holding.add(case.id)
-        found = []
-        for annotation in self._by(source):
-            words = [
-                annotation.id,
-                annotation.value,
-                annotation.rationale,
-                annotation.meta,
-            ]
-            if annotation.id in holding or finder.within(words):
-                found.append(annotation.key)
+            holds = finder.within([example.meta, *example.content.values()])
+            for said in case.annotations:
+                if source is None or same_person(source, said.source):
+                    words = [said.id, said.value, said.rationale, said.meta]
+                    if holds or finder.within(words):
+                        found.append(said.key)
         return tuple(found)
-
-    def _by(self, source: str | None) -> Iterator[Annotation]:
-        """Yield the annotations of one person; without a name, all."""
-        for annotation in self.annotations():
-            if source is None or same_person(source, annotation.source):
-                yield annotation
 
     # -- guidelines and conflicts ----------------------------------------------------------------
 
@@ -393,19 +369,15 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     def status(self, guideline: Guideline) -> GuidelineStatus:
         """Return `active`, `superseded`, or `retired` if a person took it out of force."""
-        return self._standings[guideline.id].status
+        if guideline.retired_by is not None:
+            return "retired"
+        if guideline.id in self._successors:
+            return "superseded"
+        return "active"
 
     def successor(self, guideline: Guideline) -> str | None:
         """Return the id of the guideline that supersedes this one, or None."""
-        return self._standings[guideline.id].successor
-
-    def face(self, guideline: Guideline) -> Guideline:
-        """Return the guideline that is shown in the end: itself, or the last of its successors."""
-        while True:  # ends: a successor is newer, or is shown itself
-            successor = self.successor(guideline)
-            if successor is None:
-                return guideline
-            guideline = self.guideline(successor)
+        return self._successors.get(guideline.id)
 
     @property
     def open_conflicts(self) -> tuple[FeedbackConflict, ...]:
@@ -415,17 +387,15 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         )
 
     def exposure(self, example_ids: Iterable[str] = ()) -> frozenset[FeedbackKey]:
-        """Return all feedback behind the guidelines in force, and on these cases."""
+        """Return all feedback behind the guidelines in force, and on the content of these cases."""
         keys: set[FeedbackKey] = set()
         for guideline in self.semantic:
             keys.update(guideline.exposed_to)
             keys.update(guideline.supported_by)
         for name in example_ids:
             case = self.case(name)
-            if case is None:
-                continue
-            for annotation in case.annotations:
-                keys.add(annotation.key)
+            if case is not None:
+                keys.update(said.key for said in self.annotations_on(case))
         return frozenset(keys)
 
     # -- the ledger ------------------------------------------------------------------------------
@@ -495,17 +465,13 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             cases.append(replace(case, annotations=tuple(said)))
         return self.with_cases(cases)
 
-    def without_verdicts_beside(self, ids: Collection[str]) -> Memory:
-        """Return a memory without verdicts that were exposed to feedback on these cases."""
+    def without_verdicts_after(self, keys: Set[FeedbackKey]) -> Memory:
+        """Return a memory without verdicts of a judge that had this feedback in view."""
         cases = []
         for case in self.cases:
             verdict = case.pre_alignment
-            if verdict is None:
-                continue
-            exposed = {key.id for key in verdict.exposed_to}
-            if not exposed.isdisjoint(ids):
-                changed = replace(case, pre_alignment=None)
-                cases.append(changed)
+            if verdict is not None and not keys.isdisjoint(verdict.exposed_to):
+                cases.append(replace(case, pre_alignment=None))
         return self.with_cases(cases)
 
     # -- derived ---------------------------------------------------------------------------------
@@ -513,7 +479,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def hash(self) -> str:
         """16 hex digits over all that can change a verdict or an align; reasons cannot."""
-        rest: dict[str, Any] = {
+        rest = {
             "authority": self.authority,
             "embedding_model": self.embedding_model,
             "guidelines": msgspec.to_builtins(self.guidelines),
@@ -559,8 +525,8 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return _by_id(self.guidelines)
 
     @cached_property
-    def _standings(self) -> Mapping[str, Standing]:
-        return standings(self.guidelines)
+    def _successors(self) -> Mapping[str, str]:
+        return successors(self.guidelines)
 
     @cached_property
     def sources(self) -> Mapping[str, tuple[FeedbackKey, ...]]:

@@ -8,7 +8,7 @@ alone, never on the order in which they came.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -19,50 +19,39 @@ from memalign.values import Value, value_text
 if TYPE_CHECKING:
     from memalign.memory.model import Annotation, Memory
 
-__all__ = ["GuidelineStatus", "LedgerEntry", "Standing", "ledger_entries", "standings"]
+__all__ = ["GuidelineStatus", "LedgerEntry", "ledger_entries", "successors"]
 
 GuidelineStatus = Literal["active", "superseded", "retired"]
 
 
-class Standing(NamedTuple):
-    """Whether a guideline is in force, and the id of the one that is shown instead of it."""
+def successors(guidelines: Sequence[Guideline]) -> dict[str, str]:
+    """Return the ids of superseded guidelines, each with that of the one that is shown instead.
 
-    status: GuidelineStatus
-    successor: str | None = None
-
-
-def standings(guidelines: Sequence[Guideline]) -> dict[str, Standing]:
-    """Return the standing of each guideline beside the others, by id.
-
-    A guideline that a person retired is out of force. One that was replaced is superseded as long
-    as its successor exists. Of several in the same words one is active: a pinned one before others,
-    then a person's, then the oldest. A retired guideline also supersedes a model's guideline in its
-    words.
+    A guideline that was replaced is superseded as long as its successor exists. Of several in the
+    same words one is active: a pinned one before others, then a person's, then the oldest. A
+    retired guideline also supersedes a model's guideline in its words.
 
     Args:
         guidelines: All guidelines, by number.
     """
     ids = {guideline.id for guideline in guidelines}
-    result = {}
+    found = {}
     retired: dict[str, str] = {}
     active: dict[str, str] = {}
     for guideline in sorted(guidelines, key=_rank):
         name = guideline.id
         words = word_form(guideline.text)
-        shown = active.get(words)
-        if not guideline.people:
-            shown = retired.get(words, shown)
         if guideline.retired_by is not None:
             retired.setdefault(words, name)
-            result[name] = Standing("retired")
         elif guideline.replaced_by in ids:
-            result[name] = Standing("superseded", guideline.replaced_by)
-        elif shown is None:
-            active[words] = name
-            result[name] = Standing("active")
+            found[name] = guideline.replaced_by
+        elif words in retired and not guideline.people:
+            found[name] = retired[words]
+        elif words in active:
+            found[name] = active[words]
         else:
-            result[name] = Standing("superseded", shown)
-    return result
+            active[words] = name
+    return found
 
 
 def _rank(guideline: Guideline) -> tuple[bool, bool, bool]:
@@ -104,58 +93,52 @@ def ledger_entries(memory: Memory) -> dict[FeedbackKey, LedgerEntry]:
         label = memory.label(case)
         for annotation in case.annotations:
             key = annotation.key
-            carrying = carriers.get(key, [])
-            entries[key] = _entry(memory, annotation, label, carrying)
-    return {key: entries[key] for key in sorted(entries)}
+            if annotation.value in (None, label):
+                entries[key] = _entry(memory, annotation, carriers.get(key, []))
+            else:
+                entries[key] = _disputed(annotation, label)
+    return dict(sorted(entries.items()))
+
+
+def _disputed(annotation: Annotation, label: Value | None) -> LedgerEntry:
+    # The other label is not named: it may be another person's free text, and outlive their
+    # feedback.
+    why = TIE if label is None else "another label counts"
+    reason = f"this annotation gave {value_text(annotation.value)}, and {why}"
+    return LedgerEntry(key=annotation.key, state="disputed", reason=reason)
 
 
 def _entry(
-    memory: Memory,
-    annotation: Annotation,
-    label: Value | None,
-    carrying: Sequence[Guideline],
+    memory: Memory, annotation: Annotation, carrying: Sequence[Guideline]
 ) -> LedgerEntry:
-    """Return the entry of one annotation.
+    """Return the entry of an annotation whose label counts, or that has none.
 
     Args:
         memory: The memory.
         annotation: One of its annotations.
-        label: The label that counts for the case.
-        carrying: The guidelines that the annotation supports.
+        carrying: The guidelines that the annotation supports. It is learned if one was written
+            from it.
     """
     key = annotation.key
-    value = annotation.value
     outcome = annotation.outcome
-    if value is not None and value != label:
-        # The other label is not named: it may be another person's free text, and outlive their
-        # feedback.
-        why = TIE if label is None else "another label counts"
-        reason = f"this annotation gave {value_text(value)}, and {why}"
-        return LedgerEntry(key=key, state="disputed", reason=reason)
-    if carrying:
-        return _carried(memory, annotation, carrying)
-    if outcome is None or outcome.kind == "taught":
-        return LedgerEntry(key=key, state="pending", reason="not yet distilled")
-    state = _STATES[outcome.kind]
-    return LedgerEntry(key=key, state=state, reason=outcome.reason)
-
-
-def _carried(
-    memory: Memory, annotation: Annotation, carrying: Sequence[Guideline]
-) -> LedgerEntry:
-    """Return the entry of feedback behind guidelines: learned if one was written from it."""
-    key = annotation.key
-    remark = annotation.outcome
-    state: LedgerState = "merged"
-    reason = f"{memory.face(carrying[0]).id} already says it"
+    state: LedgerState = "pending"
+    reason = "not yet distilled"
     shown = []
-    for guideline in carrying:
-        shown.append(memory.successor(guideline) or guideline.id)
-        superseded = memory.status(guideline) == "superseded"
-        if key in guideline.exposure and not superseded:
+    if carrying:
+        learned = False
+        for guideline in carrying:
+            shown.append(memory.successor(guideline) or guideline.id)
+            superseded = memory.status(guideline) == "superseded"
+            learned |= key in guideline.exposure and not superseded
+        state = "merged"
+        reason = f"{shown[0]} already says it"
+        if learned:
             state = "learned"
             reason = ""
-    if state == "learned" and remark is not None and remark.kind == "taught":
-        reason = remark.reason
+            if outcome is not None and outcome.kind == "taught":
+                reason = outcome.reason
+    elif outcome is not None and outcome.kind != "taught":
+        state = _STATES[outcome.kind]
+        reason = outcome.reason
     ids = tuple(dict.fromkeys(shown))
     return LedgerEntry(key=key, state=state, reason=reason, guideline_ids=ids)
