@@ -97,7 +97,7 @@ def draws_of(settings: argparse.Namespace) -> Iterator[Draw]:
         judge = ma.Judge(
             name=name,
             instructions=facts["criterion"] + fields_of(rows),
-            feedback_value_type=values.annotation,
+            feedback_value_type=values,
             model=settings.model,
         )
         labelled[judge] = LabelledCases.of(judge, rows)

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memalign.errors import InputError
 from memalign.metrics import (
     KERNELS,
     Estimate,
@@ -69,8 +68,6 @@ def test_mcnemar_is_the_binomial_test():
     assert mcnemar_exact(3, 10) == pytest.approx(2 * (1 + 13 + 78 + 286) / 2**13)
     assert mcnemar_exact(5, 5) == 1.0
     assert 0 < mcnemar_exact(2900, 3100) < 0.02
-    with pytest.raises(InputError):
-        mcnemar_exact(-1, 2)
 
 
 @pytest.mark.parametrize(

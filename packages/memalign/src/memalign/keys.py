@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import NamedTuple
 
 from memalign.content.normal import name_key
@@ -51,9 +52,7 @@ class FeedbackKey(NamedTuple):
     def __eq__(self, other: object) -> bool:
         if isinstance(other, FeedbackKey):
             return self.id == other.id and same_person(self.source, other.source)
-        if isinstance(other, tuple):
-            return tuple.__eq__(self, other)
-        return NotImplemented
+        return tuple.__eq__(self, other)
 
     def __ne__(self, other: object) -> bool:
         return not self == other
@@ -70,12 +69,12 @@ class FeedbackKey(NamedTuple):
     @classmethod
     def parse(cls, text: str) -> FeedbackKey:
         """Read the key of a written form. Raises InputError."""
-        example_id, source = _split(text)
-        if not example_id or not source:
-            raise InputError(
-                f"{text!r} is not a key of feedback, which is written t-17@ana"
-            )
-        return cls(example_id, source)
+        for example_id, source in readings(text):
+            if example_id and source:
+                return cls(example_id, source)
+        raise InputError(
+            f"{text!r} is not a key of feedback, which is written t-17@ana"
+        )
 
 
 Selector = str | FeedbackKey
@@ -86,23 +85,6 @@ def _written_id(example_id: str) -> str:
     if "@" in example_id or example_id.startswith('"'):
         return json.dumps(example_id, ensure_ascii=False)
     return example_id
-
-
-def _split(text: str) -> tuple[str, str | None]:
-    """Id and source of a written key; no source for a written id."""
-    example_id, at, source = text.partition("@")
-    if text.startswith('"'):
-        try:
-            example_id, end = json.JSONDecoder().raw_decode(text)
-        except ValueError:
-            return "", None
-        at = text[end : end + 1]
-        source = text[end + 1 :]
-        if at not in ("", "@"):
-            return "", None
-    if not at:
-        return example_id, None
-    return example_id, source
 
 
 def select_keys(
@@ -126,7 +108,13 @@ def readings(selector: str) -> list[tuple[str, str | None]]:
     An id with more than twenty marks `@` has to be quoted.
     """
     if selector.startswith('"'):
-        return [_split(selector)]
+        with suppress(ValueError):
+            example_id, end = json.JSONDecoder().raw_decode(selector)
+            rest = selector[end:]
+            if not rest:
+                return [(example_id, None)]
+            if rest.startswith("@"):
+                return [(example_id, rest[1:])]
     found: list[tuple[str, str | None]] = [(selector, None)]
     parts = selector.split("@", _MOST_MARKS)
     for count in range(1, len(parts)):

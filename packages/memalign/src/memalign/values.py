@@ -63,19 +63,19 @@ _TRUTHS = {
     folded(word): truth for truth, words in _WORDS.items() for word in words.split()
 }
 
-_NUMERALS = {
-    "zero": 0.0,
-    "one": 1.0,
-    "two": 2.0,
-    "three": 3.0,
-    "four": 4.0,
-    "five": 5.0,
-    "six": 6.0,
-    "seven": 7.0,
-    "eight": 8.0,
-    "nine": 9.0,
-    "ten": 10.0,
-}
+_NUMERALS = [
+    "zero",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+]
 
 _DECORATION = re.compile(
     r"^[\s\"'`*“”‘’(\[{<]+|[\s\"'`*“”‘’.!。)\]}>]+$"  # noqa: RUF001  # all are meant
@@ -117,8 +117,8 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
 
     kind: Literal["bool", "choice", "int", "float", "str"]
     choices: tuple[str, ...] = ()
-    low: float | None = None
-    high: float | None = None
+    low: float = -float(UNBOUNDED)
+    high: float = float(UNBOUNDED)
 
     @classmethod
     def of(cls, value_type: object) -> ValueType:
@@ -133,19 +133,13 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
             return cls(kind="bool")
         if value_type is str:
             return cls(kind="str")
-        if value_type in (int, float):
-            name = "int" if value_type is int else "float"
-            raise InvalidValueType(
-                f"{name} needs bounds: Annotated[{name}, Ge(1), Le(5)] in Python, "
-                f"{name}:1..5 in files and flags"
-            )
         if isinstance(value_type, str):
             return cls._parse(value_type.strip())
         if isinstance(value_type, type) and issubclass(value_type, Enum):
             return cls._enumerated(value_type)
         if get_origin(value_type) is Literal:
             return cls._choice(get_args(value_type))
-        if get_origin(value_type) is Annotated:
+        if value_type in (int, float) or get_origin(value_type) is Annotated:
             return cls._bounded(value_type)
         raise InvalidValueType(
             f"there is no value type {value_type!r}; use one of {type_names}. A label is one "
@@ -190,7 +184,7 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def _bounded(cls, annotation: object) -> ValueType:
-        base, *metadata = get_args(annotation)
+        base, *metadata = get_args(annotation) or (annotation,)
         if base not in (int, float):
             raise InvalidValueType(
                 f"only int and float have bounds, but this is {annotation!r}"
@@ -214,7 +208,8 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
         kind: Literal["int", "float"] = "int" if whole else "float"
         if low is None or high is None:
             raise InvalidValueType(
-                f"{written}: numbers need both bounds, for example {kind}:1..5"
+                f"{kind} needs bounds; give both bounds: Annotated[{kind}, Ge(1), Le(5)] "
+                f"in Python, {kind}:1..5 in files and flags"
             )
         fits = -math.inf < low < high < math.inf
         if fits and whole:
@@ -261,23 +256,6 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
         return self.kind
 
     @property
-    def annotation(self) -> Any:
-        """The type as Python writes it: bool, str, a Literal, or an Annotated number."""
-        if self.kind == "choice":
-            return Literal[self.choices]
-        if self.kind == "bool":
-            return bool
-        if self.kind == "str":
-            return str
-        from annotated_types import Ge, Le  # only numbers need it
-
-        low = self.low or 0.0
-        high = self.high or 0.0
-        if self.kind == "int":
-            return Annotated[int, Ge(int(low)), Le(int(high))]
-        return Annotated[float, Ge(low), Le(high)]
-
-    @property
     def allowed(self) -> str:
         """The values that a person may give, in words for an error message."""
         match self.kind:
@@ -287,15 +265,12 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
                 return ", ".join(self.choices)
             case "str":
                 return "any text"
-            case _:
-                kind = "a number"
-                if self.kind == "int":
-                    kind = "a whole number"
-                if not self.bounded:
-                    return kind
-                low = _bound_text(self.low)
-                high = _bound_text(self.high)
-                return f"{kind} from {low} to {high}"
+        kind = "a whole number" if self.kind == "int" else "a number"
+        if not self.bounded:
+            return kind
+        low = _bound_text(self.low)
+        high = _bound_text(self.high)
+        return f"{kind} from {low} to {high}"
 
     @property
     def labels(self) -> tuple[Value, ...]:
@@ -304,9 +279,7 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
             return (True, False)
         if self.kind == "choice":
             return self.choices
-        if self.kind != "int" or self.low is None or self.high is None:
-            return ()
-        if self.high - self.low > 1000:
+        if self.kind != "int" or self.high - self.low > 1000:
             return ()
         return tuple(range(int(self.low), int(self.high) + 1))
 
@@ -330,8 +303,7 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
         """How far apart two floats may be and still agree: a tenth of a bounded scale, else 0."""
         if self.kind != "float" or not self.bounded:
             return 0.0
-        scale = (self.high or 0.0) - (self.low or 0.0)
-        return FLOAT_TOLERANCE * scale
+        return FLOAT_TOLERANCE * (self.high - self.low)
 
     def agree(self, one: Value, other: Value) -> bool:
         """Return whether two values say the same: equal ones, and floats within the `tolerance`."""
@@ -431,38 +403,24 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
         return number
 
     def _fits(self, number: float) -> bool:
-        if self.low is None or self.high is None:
-            return False
         if not self.low <= number <= self.high:
             return False
         return self.kind == "float" or number == int(number)
 
     def json_schema(self) -> dict[str, Any]:
         """Return the JSON schema of one value, for structured output and grammars."""
-        match self.kind:
-            case "bool":
-                return {"type": "boolean"}
-            case "choice":
-                return {"type": "string", "enum": list(self.choices)}
-            case "int" if not self.bounded:
-                return {"type": "integer"}
-            case "float" if not self.bounded:
-                return {"type": "number"}
-            case "int":
-                # An enum, not minimum and maximum: grammars and strict modes of several providers
-                # ignore bounds.
-                labels = list(self.labels)
-                if 0 < len(labels) <= 101:
-                    return {"type": "integer", "enum": labels}
-                return {
-                    "type": "integer",
-                    "minimum": int(self.low or 0),
-                    "maximum": int(self.high or 0),
-                }
-            case "float":
-                return {"type": "number", "minimum": self.low, "maximum": self.high}
-            case _:
-                return {"type": "string"}
+        kinds = {"bool": "boolean", "int": "integer", "float": "number"}
+        schema: dict[str, Any] = {"type": kinds.get(self.kind, "string")}
+        labels = list(self.labels)
+        # An enum, not minimum and maximum: grammars and strict modes of several providers ignore
+        # bounds.
+        if self.kind == "choice" or (self.kind == "int" and 0 < len(labels) <= 101):
+            schema["enum"] = labels
+        elif self.bounded:
+            number = int if self.kind == "int" else float
+            schema["minimum"] = number(self.low)
+            schema["maximum"] = number(self.high)
+        return schema
 
 
 def _alone(raw: object) -> object:
@@ -482,7 +440,7 @@ def _choice_form(choice: str) -> str:
     return _BETWEEN_WORDS.sub(" ", folded(choice)).removesuffix(".0")
 
 
-def _numbers(raw: str | int | float, high: float | None) -> set[float]:
+def _numbers(raw: str | int | float, high: float) -> set[float]:
     """Return the numbers that a cell may mean, by its commas, points and sign of per cent.
 
     A fraction is a number of a scale up to 1, and 4/5 is 4 on a scale up to 5.
@@ -497,11 +455,12 @@ def _numbers(raw: str | int | float, high: float | None) -> set[float]:
         above, below = map(float, fraction.groups())
         shares = {1.0: above / below, below: above}
         return {shares[high]} if high in shares else set()
-    if text.endswith("%") and high is not None and high <= 1:
+    if text.endswith("%") and high <= 1:
         percents = _numbers(text[:-1], 100)
         return {percent / 100 for percent in percents}
     if text in _NUMERALS:
-        return {_NUMERALS[text]}
+        number = _NUMERALS.index(text)
+        return {float(number)}
     return _written_numbers(text)
 
 
@@ -520,13 +479,9 @@ def _written_numbers(text: str) -> set[float]:
     return numbers
 
 
-def _bound_text(bound: float | None) -> str:
+def _bound_text(bound: float) -> str:
     """Return a bound as people write it, with every digit that it has: 5, 0.5, 1000001."""
-    number = bound or 0.0
-    whole = int(number)
-    if number == whole:
-        return str(whole)
-    return repr(number)
+    return repr(bound).removesuffix(".0")
 
 
 def _shorten(raw: object, limit: int = 60) -> str:

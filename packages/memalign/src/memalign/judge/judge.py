@@ -424,7 +424,7 @@ class Judge(Generic[ValueT_co]):
         parameters = checked_parameters(self.parameters, value_type)
         # Whatever spelling was given, the judge keeps one, so that equal judges are equal.
         kept = {
-            "feedback_value_type": value_type.annotation,
+            "feedback_value_type": value_type,
             "model": checked_model(self.model),
             "parameters": MappingProxyType(parameters),
             "columns": MappingProxyType(checked_columns(self.columns)),

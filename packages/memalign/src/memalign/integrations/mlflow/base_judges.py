@@ -14,7 +14,7 @@ from memalign.integrations.mlflow.routes import (
     inference_of,
     judge_model,
 )
-from memalign.values import UNBOUNDED, ValueType
+from memalign.values import ValueType
 
 _logger = logging.getLogger(__name__)
 
@@ -150,7 +150,7 @@ def value_type_of(annotation: Any, spec: object = None) -> ValueType:
             return ValueType.of(spec)
         if annotation in (int, float):
             kind: Literal["int", "float"] = "int" if annotation is int else "float"
-            return ValueType(kind=kind, low=-float(UNBOUNDED), high=float(UNBOUNDED))
+            return ValueType(kind=kind)
         if get_origin(annotation) is Literal:
             return _choices(get_args(annotation))
         if get_origin(annotation) in (list, dict) or type(None) in get_args(annotation):
