@@ -153,7 +153,7 @@ async def at_most(
     limit: int,
     function: Callable[[Item], Awaitable[T]],
     items: Sequence[Item],
-    progress: Callable[[int, int], None] | None,
+    progress: Callable[[int, int], None],
 ) -> list[T]:
     """Call `function` with every item, at most `limit` at a time, and return the results in order.
 
@@ -167,8 +167,7 @@ async def at_most(
         async with places:
             result = await function(item)
         done += 1
-        if progress is not None:
-            progress(done, len(items))
+        progress(done, len(items))
         return result
 
     return await together(one(item) for item in items)

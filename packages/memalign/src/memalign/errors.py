@@ -122,7 +122,11 @@ class InvalidRows(InputError):
         lines = [f"{source}: {count} invalid row{plural}, nothing was done"]
         reasons = list(alike.values())
         for same in reasons[: self.SHOWN]:
-            lines += _summed_up(same)
+            line = f"  {same[0]}"
+            if len(same) > 1:
+                more = len(same) - 1
+                line += f"; the same in {more} more, the last on line {same[-1].line}"
+            lines.append(line)
         if rest > 0:
             lines.append(f"  … and {rest} more reasons")
         if hint:
@@ -132,15 +136,6 @@ class InvalidRows(InputError):
     def __reduce__(self) -> tuple[object, ...]:
         """Return what makes it anew, in another process too."""
         return type(self), (self.source, self.rows, self.hint)
-
-
-def _summed_up(rows: Sequence[RowError]) -> list[str]:
-    """Return a line for each row of one reason, or the first of many and their number."""
-    if len(rows) < 4:
-        return [f"  {row}" for row in rows]
-    more = len(rows) - 1
-    last = rows[-1].line
-    return [f"  {rows[0]}; the same on {more} more rows, the last on line {last}"]
 
 
 class ConfigurationError(MemalignError):

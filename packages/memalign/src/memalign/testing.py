@@ -7,15 +7,14 @@ import inspect
 import json
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from memalign.errors import ModelRejected
 from memalign.models.base import ChatReply, ChatRequest, Decision, Limits, Question
 from memalign.types import Usage
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 __all__ = [
     "Decide",
@@ -169,8 +168,6 @@ class HashEmbedding:
 
     async def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return unit vectors of `texts`."""
-        import numpy as np
-
         self.texts.extend(texts)
         vectors = np.zeros((len(texts), self._dim), dtype=np.float32)
         for row, text in enumerate(texts):
@@ -182,8 +179,6 @@ class HashEmbedding:
 
     def _direction(self, word: str) -> NDArray[np.float32]:
         """Return the corner of a cube that a word's hash names."""
-        import numpy as np
-
         raw = word.encode("utf-8", "replace")
         digest = hashlib.shake_128(raw).digest(self._dim)
         octets = np.frombuffer(digest, dtype=np.uint8)

@@ -38,7 +38,6 @@ __all__ = [
     "Usage",
     "as_json",
     "canonical_json",
-    "guideline_number",
     "json_line",
 ]
 
@@ -316,11 +315,6 @@ def _parsed_time(moment: object) -> datetime:
     return datetime.fromisoformat(text)
 
 
-def guideline_number(guideline_id: str) -> int:
-    """Return the n of `Gn`."""
-    return int(guideline_id[1:])
-
-
 TestKind = Literal["contains", "word", "starts", "ends", "shape", "length", "number"]
 
 
@@ -386,7 +380,7 @@ class Guideline(PlainStruct, frozen=True, kw_only=True, dict=True):
     @property
     def number(self) -> int:
         """The n of `Gn`; shown in this order, a new version extends its predecessor's prefix."""
-        return guideline_number(self.id)
+        return int(self.id[1:])
 
     @property
     def pinned(self) -> bool:

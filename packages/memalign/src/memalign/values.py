@@ -148,21 +148,16 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def _enumerated(cls, members: type[Enum]) -> ValueType:
-        """Read an Enum: choices of its texts, a scale of its numbers, else choices of its names."""
+        """Read an Enum: choices of its texts, or else of the names of its members."""
+        if issubclass(members, int):
+            raise InvalidValueType(
+                f"{members.__name__} has numbers; write a scale such as int:1..5"
+            )
         listed = list(members)
         values = [member.value for member in listed]
-        if all(isinstance(value, str) for value in values):
-            return cls._choice(values)
-        if all(isinstance(member, int) for member in listed):
-            low = min(values)
-            high = max(values)
-            every = list(range(low, high + 1))
-            if sorted(values) != every:
-                raise InvalidValueType(
-                    f"{members.__name__}: its numbers have gaps; write int:{low}..{high} or texts"
-                )
-            return cls._number(low, high, whole=True, written=members.__name__)
-        return cls._choice([member.name for member in listed])
+        if not all(isinstance(value, str) for value in values):
+            values = [member.name for member in listed]
+        return cls._choice(values)
 
     @classmethod
     def _choice(cls, choices: Sequence[object]) -> ValueType:
@@ -488,7 +483,6 @@ def _shorten(raw: object, limit: int = 60) -> str:
     text = repr(raw)
     if isinstance(raw, bool):
         text = value_text(raw)
-    if len(text) <= limit:
-        return text
-    beginning = text[:limit]
-    return f"{beginning}… ({len(text)} characters)"
+    if len(text) > limit:
+        text = f"{text[:limit]}…"
+    return text
