@@ -369,6 +369,31 @@ def test_a_sheet_may_have_percents_and_fractions(tmp_path):
     assert labels(book(tmp_path / "f.xlsx", formats), SCALE) == [0.85, 1]
 
 
+IDS = [
+    *("a\x0bb", "\u202eabc", "a\x1b[31m", "'a", "''a", " a ", "\u00a0a", "\ufffe"),
+    *("#N/A", "NULL", "=1+1", "007", "1e5", "TRUE", "_x0041_", "a\tb", "e\u0301"),
+]
+
+
+def test_a_sheet_for_review_brings_every_case_back_whatever_its_id(tmp_path: Path):
+    cases = [Example(id=name, outputs=f"{name} {n}") for n, name in enumerate(IDS)]
+    path = tmp_path / "f.xlsx"
+    write_review([(case, None) for case in cases], path, value_type=BOOL)
+    workbook = openpyxl.load_workbook(path)
+    sheet = workbook["review"]
+    for number in range(2, len(IDS) + 2):
+        sheet.cell(number, 3).value = "yes"
+    workbook.save(path)
+    rows = read_feedback(path, value_type=BOOL).rows
+    assert [(row.id, row.outputs) for row in rows] == [
+        (case.id, case.outputs) for case in cases
+    ]
+    sheet.cell(2, 1).value = "another id"
+    workbook.save(path)
+    with pytest.raises(InvalidRows, match=r"line 2 .*its id was changed"):
+        read_feedback(path, value_type=BOOL)
+
+
 # -- frames and data sets --------------------------------------------------------------
 
 ROW: RawRow = {"id": "a", "inputs": "q", "outputs": "x", "value": True}

@@ -91,8 +91,9 @@ def case_fields(row: Row) -> dict[str, Any]:
             case[name] = value
         else:
             rest[name] = value
-    case_id = _name_of("id", case.get("id", ""))
-    case["id"] = "" if case_id in MISSING else case_id
+    if not row.review:  # whose id is that of a case
+        case_id = _name_of("id", case.get("id", ""))
+        case["id"] = "" if case_id in MISSING else case_id
     case["meta"] = _meta(rest)
     return case
 

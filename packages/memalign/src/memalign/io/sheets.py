@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from memalign.content.json_values import decode_json, is_absent, plain, whole_number
+from memalign.content.normal import printable
 from memalign.errors import InputError, RowError
 from memalign.io.columns import Columns
 from memalign.io.delimited import TITLE_ROWS, header_place, table_rows
@@ -151,6 +152,11 @@ def _cell_value(cell: Any) -> Any:
 # own columns from the cells.
 
 
+def _in_a_cell(name: str) -> str:
+    """Return an id without what a sheet cannot show, or what marks its cell as text."""
+    return printable(name).strip().lstrip("'").strip()
+
+
 def restored(row: Row) -> ReadRow:
     """Return the row with the case as it was judged, and all else as it was filled in."""
     cells: dict[str, Any] = {}
@@ -163,7 +169,7 @@ def restored(row: Row) -> ReadRow:
             hidden[int(number)] = str(value)
         else:
             cells[name] = value
-    row_id = str(cells.pop("id", "")).removeprefix("'").strip()
+    row_id = str(cells.pop("id", ""))
     try:
         text = "".join(hidden[number] for number in sorted(hidden))
         case = decode_json(text)
@@ -174,7 +180,7 @@ def restored(row: Row) -> ReadRow:
             "copy the row from a new sheet of memalign review"
         )
         return RowError(line=row.line, id=row_id, reason=reason)
-    if row_id != case_id:
+    if _in_a_cell(row_id) != _in_a_cell(case_id):
         reason = (
             f"the row is of case {case_id!r}: its id was changed, or a column was sorted "
             "apart from the others"
