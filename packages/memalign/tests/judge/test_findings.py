@@ -209,37 +209,50 @@ def test_a_judgment_of_swapped_sides_means_the_item_as_it_stands() -> None:
     assert (made.findings[0].guideline, made.findings[0].value) == ("G2", "B")
 
 
+LINES = quote_lines([encode(REPLY)])
+
+
 @pytest.mark.parametrize(
-    ("evidence", "quoted"),
+    "evidence",
     [
-        ("We are", "We are"),
-        ('"We are"', "We are"),
-        ("“We are”…", "We are"),
-        ('We are "truly" sorry.', 'We are "truly" sorry.'),
-        ("We are “truly“ sorry.", "We are “truly“ sorry."),
-        ("We are \u00b4truly` sorry.", "We are \u00b4truly` sorry."),
-        ("We are 'truly\u2039 sorry.", "We are 'truly\u2039 sorry."),
-        ("We are ″truly″ sorry.", "We are ″truly″ sorry."),
-        ('We are \\"truly\\" sorry.', 'We are \\"truly\\" sorry.'),
-        ("sorry. Here", "sorry. Here"),
-        ("sorry.\\nHere", "sorry.\\nHere"),
-        ("Here is \\u20ac20", "Here is \\u20ac20"),
-        ("we are", None),
-        ("We are … sorry", None),
-        ("We are not sorry", None),
-        ("sorry We are", None),
-        ("\u0441orry", None),  # a Cyrillic letter that looks like another
-        ("Here is €2", None),  # not sorry is no quotation of not sorrowful
-        ("sorry Here", None),
-        ("20", "20"),
-        ("…", None),
-        ("", None),
+        "We are",
+        'We are "truly" sorry.',
+        "We are “truly“ sorry.",
+        "We are \u00b4truly` sorry.",
+        "We are 'truly\u2039 sorry.",
+        "We are ″truly″ sorry.",
+        'We are \\"truly\\" sorry.',
+        "sorry. Here",
+        "sorry.\\nHere",
+        "Here is \\u20ac20",
+        "20",
     ],
 )
-def test_white_space_quotes_and_escapes_are_forgiven(
-    evidence: str, quoted: str | None
-) -> None:
-    assert quotation(evidence, quote_lines([encode(REPLY)])) == quoted
+def test_white_space_quotes_and_escapes_are_forgiven(evidence: str) -> None:
+    assert quotation(evidence, LINES) == evidence
+
+
+@pytest.mark.parametrize("evidence", ['"We are"', "“We are”…"])
+def test_marks_around_a_quotation_go(evidence: str) -> None:
+    assert quotation(evidence, LINES) == "We are"
+
+
+@pytest.mark.parametrize(
+    "evidence",
+    [
+        "we are",
+        "We are … sorry",
+        "We are not sorry",
+        "sorry We are",
+        "\u0441orry",  # a Cyrillic letter that looks like another
+        "Here is €2",  # not sorry is no quotation of not sorrowful
+        "sorry Here",
+        "…",
+        "",
+    ],
+)
+def test_other_words_are_no_quotation(evidence: str) -> None:
+    assert quotation(evidence, LINES) is None
 
 
 @given(

@@ -30,75 +30,93 @@ ORDER = CodeTest(kind="word", text="order", value=False)
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "Never write unfortunately.",
+        "Never write “Unfortunately”, it sounds cold.",
+        "We never say the word 'unfortunately' in a reply",
+        "A good reply does not use the word unfortunately.",
+        "Replies must not contain unfortunately or sadly",
+        "Don\u2019t write sadly or unfortunately!",
+        "No “unfortunately”.",
+        "Be kind. Never write unfortunately.",
+        # A reason narrows nothing.
+        "Never write unfortunately, because it sounds cold.",
+        "Never write unfortunately: say what we can do.",
+    ],
+)
+def test_a_plain_prohibition_forbids(text: str) -> None:
+    assert forbidden_answer(WORD, text) is True
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # A condition or an exception, in the text or anywhere behind it.
+        "Never write unfortunately unless somebody died.",
+        "Never write unfortunately. Except in condolences.",
+        "Never write unfortunately when it is about money.",
+        "Never write unfortunately in the first line.",
+        "Never write unfortunately twice.",
+        "Never write unfortunately and sadly together.",
+        "Never write unfortunately; exceptions: funerals.",
+        "Never write unfortunately: allowed in letters.",
+        "Never write unfortunately to children.",
+        # It forbids the contrary, or nothing at all.
+        "Do not avoid unfortunately.",
+        "Never leave out unfortunately.",
+        "Never forget to write unfortunately.",
+        "Never do not write unfortunately.",
+        "Do not hesitate to write unfortunately.",
+        "Always write unfortunately.",
+        "Is it so bad to never write unfortunately?",
+        # Somebody else's words.
+        "The customer said: never write unfortunately.",
+        "“Never write unfortunately” is bad advice.",
+        "It is wrong that we never write unfortunately.",
+        "Customers never write unfortunately.",
+        # Other words, other languages, other numbers.
+        "Never write sadly.",
+        "Never write unfortunatelyish.",
+        "Schreibe nie unfortunately.",
+        "Nunca escreva unfortunately.",
+        # What goes on narrows it down, without a word that is a condition anywhere else.
+        "Never write unfortunately, in condolences at least.",
+        "Never write unfortunately, to children.",
+        "Never write unfortunately, as long as nobody died.",
+        "Never write unfortunately - in the subject line.",
+        "Never write unfortunately in a letter.",
+        "Letters never say unfortunately.",
+        "Never write unfortunately. Condolences may have it.",
+        "Never write unfortunately. Exempted: condolences.",
+        "Generally, never write it. Never write unfortunately.",
+    ],
+)
+def test_what_is_no_plain_prohibition_forbids_nothing(text: str) -> None:
+    assert forbidden_answer(WORD, text) is None
+
+
+@pytest.mark.parametrize(
     ("text", "test", "answer"),
     [
-        ("Never write unfortunately.", WORD, True),
-        ("Never write “Unfortunately”, it sounds cold.", WORD, True),
-        ("We never say the word 'unfortunately' in a reply", WORD, True),
-        ("A good reply does not use the word unfortunately.", WORD, True),
-        ("Replies must not contain unfortunately or sadly", WORD, True),
-        ("Don\u2019t write sadly or unfortunately!", WORD, True),
-        ("No “unfortunately”.", WORD, True),
-        ("Be kind. Never write unfortunately.", WORD, True),
         ("Never include a number like PT/0007.", FORM, True),
         ("Never begin with Dear", CodeTest(kind="starts", text="Dear"), True),
         ("At most 20 words.", CodeTest(kind="length", high=20), False),
         ("Replies have at most 20 words", CodeTest(kind="length", low=21), True),
         ("Use no more than 5 %", CodeTest(kind="number", text="%", low=6), True),
-        # A condition or an exception, in the text or anywhere behind it.
-        ("Never write unfortunately unless somebody died.", WORD, None),
-        ("Never write unfortunately. Except in condolences.", WORD, None),
-        ("Never write unfortunately when it is about money.", WORD, None),
-        ("Never write unfortunately in the first line.", WORD, None),
-        ("Never write unfortunately twice.", WORD, None),
-        ("Never write unfortunately and sadly together.", WORD, None),
-        ("Never write unfortunately; exceptions: funerals.", WORD, None),
-        ("Never write unfortunately: allowed in letters.", WORD, None),
-        ("Never write unfortunately to children.", WORD, None),
-        # It forbids the contrary, or nothing at all.
-        ("Do not avoid unfortunately.", WORD, None),
-        ("Never leave out unfortunately.", WORD, None),
-        ("Never forget to write unfortunately.", WORD, None),
-        ("Never do not write unfortunately.", WORD, None),
-        ("Do not hesitate to write unfortunately.", WORD, None),
-        ("Always write unfortunately.", WORD, None),
-        ("Is it so bad to never write unfortunately?", WORD, None),
-        # Somebody else's words.
-        ("The customer said: never write unfortunately.", WORD, None),
-        ("“Never write unfortunately” is bad advice.", WORD, None),
-        ("It is wrong that we never write unfortunately.", WORD, None),
-        ("Customers never write unfortunately.", WORD, None),
-        # Other words, other languages, other numbers.
-        ("Never write sadly.", WORD, None),
-        ("Never write unfortunatelyish.", WORD, None),
-        ("Schreibe nie unfortunately.", WORD, None),
-        ("Nunca escreva unfortunately.", WORD, None),
         ("At most 20 words.", CodeTest(kind="length", high=30), None),
         ("At least 20 words.", CodeTest(kind="length", low=20), None),
         ("At most 20 %", CodeTest(kind="number", text="%", high=20), None),
         ("Give a number like KD/4821.", FORM, None),
-        # What goes on narrows it down, without a word that is a condition anywhere else.
-        ("Never write unfortunately, in condolences at least.", WORD, None),
-        ("Never write unfortunately, to children.", WORD, None),
-        ("Never write unfortunately, as long as nobody died.", WORD, None),
-        ("Never write unfortunately - in the subject line.", WORD, None),
-        ("Never write unfortunately in a letter.", WORD, None),
-        ("Letters never say unfortunately.", WORD, None),
-        ("Never write unfortunately. Condolences may have it.", WORD, None),
-        ("Never write unfortunately. Exempted: condolences.", WORD, None),
-        ("Generally, never write it. Never write unfortunately.", WORD, None),
         # The literal is a part of what is forbidden.
         ("Never write out-of-stock.", CodeTest(kind="word", text="out"), None),
         ("Never write 10:30.", CodeTest(kind="word", text="10"), None),
         ("Never write refund(s).", CodeTest(kind="word", text="refund"), None),
         ("Never write sooner or later.", CodeTest(kind="word", text="later"), None),
         ("Never say whether or not.", CodeTest(kind="word", text="not"), None),
-        # A reason narrows nothing.
-        ("Never write unfortunately, because it sounds cold.", WORD, True),
-        ("Never write unfortunately: say what we can do.", WORD, True),
     ],
 )
-def test_only_a_plain_prohibition_forbids(
+def test_a_prohibition_has_to_be_of_the_very_test(
     text: str, test: CodeTest, answer: bool | None
 ) -> None:
     assert forbidden_answer(test, text) is answer
