@@ -116,9 +116,12 @@ class Erasure(Withdrawal):
     matching: Annotated[str, Field(min_length=1, max_length=2000)] | None = None
 
 
-def _beginning(
+_Start = Callable[[str, Mapping[str, Any]], Job]
+
+
+def _starting(
     request: Request, response: Response, judge: JudgeName, server: Here, person: Asking
-) -> Callable[[str, Mapping[str, Any]], Job]:
+) -> _Start:
     def begin(kind: str, arguments: Mapping[str, Any]) -> Job:
         job = server.jobs.start(kind, judge, arguments, asked_by=person.name)
         address = request.url_for("show_job", judge=judge, job=job.id)
@@ -128,7 +131,7 @@ def _beginning(
     return begin
 
 
-Begin = Annotated[Callable[[str, Mapping[str, Any]], Job], Depends(_beginning)]
+Begin = Annotated[_Start, Depends(_starting)]
 """A parameter of a route: `begin("align", arguments)` asks for work on the path's judge."""
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -14,7 +15,7 @@ from memalign_server.pages.texts import prose, visible
 
 __all__ = ["Node", "json_inside", "json_text", "nodes_of_json", "nodes_of_spans"]
 
-_Below = dict[str | None, list[Span]]
+_Below = Mapping[str | None, list[Span]]
 """Spans by the id of the span that they are parts of."""
 
 _MOST_NODES: Final = 2_000
@@ -66,9 +67,9 @@ def nodes_of_json(value: object) -> tuple[Node, ...]:
 
 def nodes_of_spans(spans: Sequence[Span]) -> tuple[Node, ...]:
     """Return a trace's spans, each with its inputs and outputs and with the spans below it."""
-    below: _Below = {}
+    below = defaultdict[str | None, list[Span]](list)
     for span in spans:
-        below.setdefault(span.parent, []).append(span)
+        below[span.parent].append(span)
     return tuple(_Builder(below).spans())
 
 
