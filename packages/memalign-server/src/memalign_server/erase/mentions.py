@@ -15,7 +15,7 @@ from memalign.judge import Judge
 from memalign.keys import name_key, same_person
 from memalign.memory import Finder
 from memalign.registry import LESSONS, Receipt, Registry, Selection
-from memalign.types import Example, FeedbackKey
+from memalign.types import FeedbackKey
 from memalign_server.pages.texts import is_word_in, places
 from memalign_server.store import Store
 from memalign_server.store.answers import all_answers, people_who_answered
@@ -141,7 +141,7 @@ class Search:
 
     def _texts_of(self, case_ids: Sequence[str]) -> dict[str, list[str]]:
         """Return what each case holds, its reply first; nothing of one that is here no more."""
-        examples = dict[str, Example]()
+        examples = {}
         for case_id in case_ids:
             learned = self.judge.memory.case(case_id)
             if learned is not None:
@@ -161,7 +161,7 @@ class Search:
 
     def _comments(self, keys: Collection[FeedbackKey]) -> Iterator[Mention]:
         words = self._words()
-        silent = set[FeedbackKey]()
+        silent = set()
         for key in keys:
             if key in words and not any(words[key]):
                 silent.add(key)

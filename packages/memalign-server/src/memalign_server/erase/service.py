@@ -15,7 +15,6 @@ import msgspec
 
 from memalign.errors import MemalignError, UnknownKey
 from memalign.registry import NOUNS, Receipt, Selection
-from memalign.types import Example
 from memalign_server.store.cases import add_cases, cases_of
 from memalign_server.store.tables import people
 from memalign_server.store.team import check_team_keeps_owner, list_people
@@ -66,7 +65,7 @@ def planned(work: Work) -> list[Receipt]:
     Args:
         work: The job.
     """
-    receipts = list[Receipt]()
+    receipts = []
     for judge, selected in _erasures(work):
         with suppress(UnknownKey):
             receipt = work.registry.erase(judge, **selected, dry_run=True)
@@ -107,7 +106,7 @@ def _erase(work: Work) -> dict[str, Any]:
     with work.store.read() as connection:
         check_team_keeps_owner(connection, leaves)
     options = work.options()
-    receipts = list[Receipt]()
+    receipts = []
     for judge, selected in _erasures(work):
         _keep_cases(work, judge, selected["keep"])
         receipt = work.registry.erase(judge, **selected, **options)
@@ -188,7 +187,7 @@ def _keep_cases(work: Work, judge: str, ids: Sequence[str]) -> None:
         missing.discard(case.case_id)
     if not missing:
         return
-    found = list[Example]()
+    found = []
     for version in reversed(work.registry.history(judge)):
         memory = work.registry.load(judge, version.number).memory
         for learned in filter(None, map(memory.case, list(missing))):

@@ -119,8 +119,8 @@ TABLES = ServerTables()
 
 def _passage(row: Row[Any]) -> Passage:
     """Return what an answer says; a verdict without a word is feedback too."""
-    words = list[str]()
-    labels = list[Any]()
+    words = []
+    labels = []
     for value in (row.value, row.blind_value):
         if isinstance(value, str) and len(value.split()) > _LABEL:
             words.append(value)
@@ -227,7 +227,7 @@ def _emptied(table: Table) -> list[Column[Any]]:
 
     They hold words in passing, or names of others.
     """
-    found = list[Column[Any]]()
+    found = []
     for column in table.c:
         in_passing = column.info.get("memalign") == "sentence"
         if in_passing or column.name in _NAMES_OF_OTHERS:
