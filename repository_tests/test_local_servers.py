@@ -7,7 +7,6 @@ not run.
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any
 import pytest
 from checkout import FENCE, commands, text_of
 
-from tests.cli.conftest import invoke
+from tests.cli.conftest import invoke, read_jsonl
 from tests.support.decision_servers import system_one
 from tests.support.endpoint import Body, Endpoint, system_of, user_of
 from tests.support.learning import changes_of
@@ -59,9 +58,9 @@ def follow(server: Endpoint, monkeypatch: pytest.MonkeyPatch, *parts: str) -> in
 
 def judgments(name: str) -> list[RawRow]:
     """The lines of a file of judgments, which all have a verdict."""
-    lines = Path(name).read_text("utf-8").splitlines()
-    rows: list[RawRow] = list(map(json.loads, lines))
-    assert [row["error"] for row in rows] == [None] * len(rows)
+    rows = read_jsonl(name)
+    for row in rows:
+        assert row["error"] is None
     return rows
 
 
@@ -131,6 +130,7 @@ def test_the_strong_model_beside_vllm_writes_the_guidelines(
         assert follow(server, monkeypatch, "vLLM", "A strong model") == 3
     assert models(provider) == {"gpt-4.1"}
     assert keys(provider) == {"Bearer YOUR-KEY"}
+    assert "choose-one" not in str(provider.headers)
     assert "YOUR-KEY" not in str(server.headers)
 
 
