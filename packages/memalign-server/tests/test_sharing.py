@@ -19,6 +19,7 @@ from memalign.align import write_guideline
 from memalign.evaluation import Usefulness, next_cases
 from memalign_server.review.sharing import OPEN_SECONDS
 from memalign_server.store import erasing
+from memalign_server.store.answers import count_answers
 from memalign_server.store.cases import next_cases as queued_next
 from memalign_server.store.tables import queue, reviews
 from server_support import world
@@ -244,19 +245,22 @@ def test_a_case_wants_an_answer_again_when_its_answer_is_erased(
 
 @world.ON_BOTH
 def test_an_answer_in_the_middle_of_an_erasure_is_counted(
-    shared: world.Shared, place: str, monkeypatch: pytest.MonkeyPatch
+    owner: TestClient,
+    ana: Expert,
+    ben: Expert,
+    place: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    put_in(shared.signed_in("owner"), numbered(1))
-    answer(shared.signed_in("Ana"), "c-0", value="false", rationale="It is cold.")
-    ben = shared.signed_in("Ben")
-    count = erasing.count_answers
+    put_in(owner, numbered(1))
+    answer(ana.client, "c-0", value="false", rationale="It is cold.")
     answering = list[threading.Thread]()
 
+    def answer_of_ben() -> None:
+        answer(ben.client, "c-0", value="true")
+
     def answered_meanwhile(*arguments: Any) -> None:
-        count(*arguments)
-        said = threading.Thread(
-            target=answer, args=(ben, "c-0"), kwargs={"value": "true"}
-        )
+        count_answers(*arguments)
+        said = threading.Thread(target=answer_of_ben)
         said.start()
         said.join(1.0)  # it waits for the erasure, or is quick
         answering.append(said)
@@ -265,7 +269,7 @@ def test_an_answer_in_the_middle_of_an_erasure_is_counted(
     world.opened(place).erase("tone", source="Ana")
     for said in answering:
         said.join()
-    assert world.case_row(ben, "c-0").answers == 1
+    assert world.case_row(owner, "c-0").answers == 1
 
 
 def test_the_page_and_the_command_have_one_order(place: str) -> None:
