@@ -217,6 +217,15 @@ def quoting(text: str) -> Fault:
     [
         (cut(), InvalidOutput, r"cut after 2048 tokens.*--param max_tokens=N", 2),
         (
+            Fault(
+                content=f"<think>perhaps {json.dumps(ANSWER)}, or",
+                finish_reason="length",
+            ),
+            InvalidOutput,
+            "cut after 2048 tokens",
+            2,
+        ),
+        (
             {"verdict": True},
             InvalidOutput,
             r'breaks the rule required: \["rationale", "value"',

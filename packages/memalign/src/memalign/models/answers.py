@@ -21,7 +21,7 @@ from memalign.content.normal import folded
 from memalign.errors import InvalidValue
 from memalign.values import UNBOUNDED, ValueType
 
-__all__ = ["answer_object"]
+__all__ = ["answer_object", "is_only_thought"]
 
 Json = dict[str, Any]
 
@@ -136,6 +136,11 @@ _THOUGHT = re.compile(
 )
 """Where thinking ends. Its first tag may be missing: many templates have that in the prompt."""
 
+_THINKING = re.compile(
+    r"\s*(?:<(?:think|thought|reason|analysis|reflection|scratchpad)[^<>]{0,10}>|\[THINK\])",
+    re.IGNORECASE,
+)
+
 _PLACEHOLDER = re.compile(r"""\{[^{}"'\[\]]{0,80}\}|\{\{[^{}"']{0,80}\}\}""")
 """Braces in prose, such as {inputs}: nothing that an answer could be."""
 
@@ -173,6 +178,11 @@ def _after_thought(text: str) -> str:
     begun = _BEGUN.match(thought) or thought.count("{") != thought.count("}")
     # An answer that quotes such a tag has begun before it.
     return text if begun else text[end:]
+
+
+def is_only_thought(text: str) -> bool:
+    """Return whether a text begins with thinking that does not end."""
+    return _THINKING.match(text) is not None and _THOUGHT.search(text) is None
 
 
 def _only_value(text: str, needed: Collection[str]) -> object:

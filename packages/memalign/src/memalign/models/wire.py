@@ -13,6 +13,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from memalign.models.answers import is_only_thought
+
 if TYPE_CHECKING:
     import httpx2
 
@@ -339,9 +341,12 @@ def _completion(body: Json, choice: Json, text: str) -> Json:
     """Return the completion with everything around its text put right; all else stays."""
     given = choice.get("finish_reason") or choice.get("done_reason")
     reason = given if isinstance(given, str) else "stop"
+    reason = _REASONS.get(reason.lower(), reason)
+    if reason == "length" and is_only_thought(text):
+        text = ""  # what it weighs there is no answer
     kept = _without(choice, _UNREAD_OF_A_CHOICE) | {
         "index": 0,
-        "finish_reason": _REASONS.get(reason.lower(), reason),
+        "finish_reason": reason,
         "message": _mended(_message(choice), text),
     }
     return _without(body, _UNREAD) | {
