@@ -681,12 +681,12 @@ def _case_without(case: Case, residue: Residue) -> Case:
 def _cleaned(entry: Entry, residue: Residue) -> Entry:
     """Return an entry without names of people who go and sentences that repeat what goes."""
     changes: dict[str, Any] = {}
-    checks = {NAMES: residue.is_name, SENTENCES: residue.in_sentence}
-    for names, repeats in checks.items():
-        for name in names:
-            text = getattr(entry, name, None)
-            if text and repeats(text):
-                changes[name] = _ERASED
+    for name in NAMES:
+        if residue.is_name(getattr(entry, name, None)):
+            changes[name] = _ERASED
+    for name in SENTENCES:
+        if residue.in_sentence(getattr(entry, name, None) or ""):
+            changes[name] = _ERASED
     if not changes:
         return entry
     return _change(entry, **changes)

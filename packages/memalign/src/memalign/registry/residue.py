@@ -210,6 +210,8 @@ class Residue:
         return False
 
     def _is_sought_in(self, text: str) -> bool:
+        if not self.finders:  # mostly, and this is asked of every text
+            return False
         return any(finder.holds(text) for finder in self.finders)
 
     def _names_key(self, text: str) -> bool:
