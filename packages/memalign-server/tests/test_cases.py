@@ -90,6 +90,7 @@ def test_what_is_taken_out_loses_no_words_and_counts_again(queued: TestClient) -
     answer(queued, "late", value="false", rationale="Cold.")
     post(queued, f"{PAGE}/take-out", case="late")
     assert "late" not in ids(queued)
+    shows(queued.get("/judges/tone/setup").text, "4 cases, 0 of them answered.")
     (row,) = world.stored(queued, select(reviews).where(reviews.c.case_id == "late"))
     assert (row.value, row.rationale) == (False, "Cold.")
     work(queued, "teach")

@@ -747,13 +747,10 @@ def _count_where(condition: ColumnElement[bool], what: Any = 1) -> ColumnElement
 
 def counts_of(connection: Connection, judge: str) -> Counts:
     """Return how many cases a queue has, are judged, and are answered by somebody."""
-    answered = select(func.count(SAID.case_id.distinct())).where(
-        said_of(judge), ANSWERED
-    )
     query = select(
         func.count().label("total"),
         func.count(CASE.judgment).label("judged"),
-        answered.scalar_subquery().label("answered"),
+        _count_where(CASE.answers > 0).label("answered"),
     )
     row = connection.execute(query.where(of_judge(judge))).one()
     return Counts(**row._mapping)
