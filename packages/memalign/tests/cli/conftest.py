@@ -131,6 +131,11 @@ def read_jsonl(path: Path | str) -> list[RawRow]:
     return [json.loads(line) for line in Path(path).read_text("utf-8").splitlines()]
 
 
+def latest(name: str = "tone") -> int:
+    """The number of a judge's latest version."""
+    return int(invoke(f"show {name} --json").json["version"])
+
+
 def creating(
     name: str,
     *more: str,

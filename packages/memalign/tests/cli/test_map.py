@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import FEEDBACK, Run, jsonl
+from tests.cli.conftest import FEEDBACK, Run, jsonl, latest
 
 CSV = """\
 ticket,question,answer,label,comment
@@ -67,12 +67,12 @@ def test_a_command_that_only_reads_takes_a_mapping_and_writes_no_version(
     registry.chmod(0o444)
     memalign(f"{command} --map {MAP}", code=0)
     registry.chmod(0o644)
-    assert memalign("show tone --json").json["version"] == 1
+    assert latest() == 1
     memalign("edit tone --map", MAP, code=0)
     for mapped in (command, f"{command} --map {MAP}"):
         Path("sheet.xlsx").unlink(missing_ok=True)
         memalign(mapped, code=0)
-    assert memalign("show tone --json").json["version"] == 2
+    assert latest() == 2
 
 
 @pytest.mark.parametrize(
@@ -120,4 +120,4 @@ def test_a_wrong_mapping_says_what_is_wrong(
 ) -> None:
     done = memalign("align tone labels.csv --map id=ticket --map", given, code=2)
     assert said in done.err.replace("\n", " ")
-    assert memalign("show tone --json").json["version"] == 1
+    assert latest() == 1

@@ -20,7 +20,7 @@ from memalign.models.base import Limits
 from memalign.testing import ScriptedChatModel
 from memalign.types import FeedbackKey, Guideline
 from memalign.values import Value
-from tests.cli.conftest import Run, jsonl, missing
+from tests.cli.conftest import Run, jsonl, latest, missing
 from tests.support.endpoint import Endpoint
 from tests.support.registry import case, judge, memory_of
 
@@ -216,7 +216,7 @@ def test_an_unalign_dry_run_only_tells_what_goes(memalign: Run, aligned: str) ->
     assert preview["keys"] == ["t-1@ana", "t-2@ana"]
     first, second = preview["changes"]["guidelines"]
     assert (first["name"], second["name"]) == ("G1", "G2")
-    assert memalign("show tone --json").json["version"] == 3
+    assert latest() == 3
 
 
 @pytest.mark.parametrize(
@@ -248,7 +248,7 @@ def test_what_matches_a_text_is_shown_and_kept_until_asked(
     assert preview.json["keys"] == ["t-1@ana"]
     narrowed = "erase tone t-3 --matching order --dry-run"
     memalign(narrowed, code=2, says="holds 't-3' with this text")
-    assert memalign("show tone --json").json["version"] == 2
+    assert latest() == 2
     done = memalign(command, "--yes", "--json", code=0)
     assert done.json["keys"] == ["t-1@ana"]
     assert "order is late" not in done.out.lower()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Run, creating, jsonl
+from tests.cli.conftest import Run, creating, jsonl, latest
 from tests.support import paying
 from tests.support.endpoint import Body, Endpoint, Fault
 
@@ -41,7 +41,7 @@ def test_an_align_dry_run_estimates_without_a_call(
     # It refuses what aligning would.
     memalign("align tone bad.jsonl --dry-run", code=2, says="line 1 (t-ana-0)")
     assert endpoint.requests == []
-    assert memalign("show tone --json").json["version"] == 1
+    assert latest() == 1
     usage = memalign("align tone rows.jsonl --json").json["usage"]
     assert usage["calls"] == len(endpoint.requests)
     for name, most in (("calls", 1.3), ("input_tokens", 1.6), ("cost", 2)):

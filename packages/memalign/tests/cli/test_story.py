@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import FEEDBACK, Run, jsonl, missing
+from tests.cli.conftest import FEEDBACK, Run, jsonl, latest, missing
 from tests.support.endpoint import Endpoint, bad_request, system_of, user_of
 
 
@@ -73,7 +73,7 @@ def test_only_a_real_erase_gives_a_receipt(
         code=0,
         says="1 case, 1 comment and 2 guidelines would be erased",
     )
-    assert memalign("show tone --json").json["version"] == 2
+    assert latest() == 2
     done = memalign("erase tone t-1 --json -y", code=0)
     assert done.json["keys"] == ["t-1@ana"]
     assert done.json["unreachable"]
@@ -182,7 +182,7 @@ def test_an_erase_by_key_or_person_shows_what_goes_and_asks(
     memalign: Run, aligned: str, what: str
 ) -> None:
     erase = f"erase tone {what}"
-    before = memalign("show tone --json").json["version"]
+    before = latest()
     refused = memalign(erase, code=2)
     assert not missing(
         refused.err,
@@ -192,12 +192,12 @@ def test_an_erase_by_key_or_person_shows_what_goes_and_asks(
         "add --yes",
     )
     assert "pending" not in refused.err, "an erase learns it again at once"
-    assert memalign("show tone --json").json["version"] == before
+    assert latest() == before
     preview = memalign(erase, "--dry-run", "--json", code=0).json
     receipt = memalign(erase, "--yes", "--json").json
     for counted in ("counts", "keys", "cases", "guidelines", "versions"):
         assert receipt[counted] == preview[counted]
-    assert receipt["latest"] == memalign("show tone --json").json["version"]
+    assert receipt["latest"] == latest()
     again = memalign(erase, "--yes", code=2)
     assert "it was erased on" in again.err
 

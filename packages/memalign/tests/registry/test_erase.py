@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import tempfile
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +31,7 @@ from memalign.testing import ScriptedChatModel
 from memalign.types import Example, Guideline
 from tests.support.keys import keys
 from tests.support.learning import prompts_of, states
+from tests.support.lists import ids, table
 from tests.support.places import KINDS, OnSQLite, Place, place_of
 from tests.support.registry import (
     all_versions,
@@ -72,10 +72,6 @@ def secret_among_others() -> Memory:
     return memory_of(case("t-1", "ana"), case("t-8", "bob"), secret_case("ana"))
 
 
-def rule_ids(judge: Judge) -> list[str]:
-    return [guideline.id for guideline in judge.memory.guidelines]
-
-
 def actions(registry: Registry) -> list[str]:
     return [version.action for version in registry.history("helpfulness")]
 
@@ -113,8 +109,8 @@ def test_an_erase_reaches_every_version_and_every_byte(
     (version,) = receipt.versions
     assert (version.number, receipt.latest) == (2, 3)
     assert (version.comments, version.cases, version.guidelines) == (1, 1, 1)
-    made = attrgetter("number", "action", "redacted", "feedback", "guidelines")
-    assert list(map(made, registry.history("helpfulness"))) == [
+    made = ("number", "action", "redacted", "feedback", "guidelines")
+    assert table(registry.history("helpfulness"), *made) == [
         (1, "create", False, 0, 0),
         (2, "save", True, 2, 1),
         (3, "erase", False, 2, 1),
@@ -168,8 +164,8 @@ def test_a_case_stays_while_others_speak_of_it(registry: Registry, place: Place)
     (kept,) = registry.load("helpfulness", 2).memory.cases
     assert kept.example.inputs == {"note": SECRET}
     assert nowhere(place, "ana says")
-    counts = attrgetter("number", "comments", "cases")
-    assert list(map(counts, receipt.versions)) == [(1, 1, 1), (2, 1, 0)]
+    counts = table(receipt.versions, "number", "comments", "cases")
+    assert counts == [(1, 1, 1), (2, 1, 0)]
     everything = erase(registry, "t-7")
     assert everything.keys == keys("t-7@bob")
     assert nowhere(place, SECRET, FAR)
@@ -300,7 +296,7 @@ def test_erased_feedback_costs_itself_until_asked_for(place: Place):
     )
     more = [*rows, row("t-9", "bob", "fine"), again]
     result = registry.align("helpfulness", more, optimizer=learner)
-    assert list(map(attrgetter("line", "key", "status"), result.rows)) == [
+    assert table(result.rows, "line", "key", "status") == [
         (1, "t-7@ana", "invalid"),
         (2, "t-8@bob", "unchanged"),
         (3, "t-9@bob", "new"),
@@ -514,7 +510,7 @@ def test_a_persons_guideline_with_erased_words_goes_too(
     assert receipt.copied == ("G9",)
     assert receipt.guidelines == ("G2", "G9")
     assert nowhere(place, SECRET)
-    assert rule_ids(registry.load("helpfulness")) == ["G1"]
+    assert ids(registry.load("helpfulness").memory.guidelines) == ["G1"]
 
 
 def waiting(case: Case, reason: str) -> Case:
@@ -660,8 +656,8 @@ def test_the_receipt_names_another_judge_with_this_feedback(
 
 
 def test_ids_that_contain_one_another_are_told_apart(registry: Registry, place: Place):
-    ids = ("7", "t-7", "17", "7.1", "t 7")
-    cases = [case(name, "ana", "an") for name in ids]
+    names = ("7", "t-7", "17", "7.1", "t 7")
+    cases = [case(name, "ana", "an") for name in names]
     registry.create(judge(memory_of(*cases, size=1)))
     receipt = erase(registry, "7@ana")
     assert receipt.keys == keys("7@ana")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Iterator
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +23,9 @@ from memalign.memory.forget import without_disputed
 from memalign.memory.text_search import Finder, NameFinder
 from memalign.registry.erase_reach import Reach
 from memalign.types import Example, FeedbackKey
-from tests.registry.test_erase import nowhere, rule_ids
+from tests.registry.test_erase import nowhere
 from tests.support.keys import keys
+from tests.support.lists import ids, table
 from tests.support.names import names, spelled_otherwise
 from tests.support.places import OnSQLite, Place
 from tests.support.registry import (
@@ -299,7 +299,7 @@ def test_a_wording_that_somebody_keeps_is_shown_and_goes(
     assert before.counts == receipt.counts
     assert receipt.complete, receipt.answer
     assert nowhere(place, "Zoltan", told)
-    assert rule_ids(registry.load("helpfulness")) == ["G2"]
+    assert ids(registry.load("helpfulness").memory.guidelines) == ["G2"]
 
 
 def test_words_that_people_share_are_nobodys(registry: Registry):
@@ -314,7 +314,7 @@ def test_words_that_people_share_are_nobodys(registry: Registry):
     )
     receipt = erase(registry, "t-1")
     assert receipt.complete
-    assert rule_ids(registry.load("helpfulness")) == ["G2", "G3"]
+    assert ids(registry.load("helpfulness").memory.guidelines) == ["G2", "G3"]
 
 
 # -- registries --------------------------------------------------------------------
@@ -340,7 +340,7 @@ def test_a_whole_registry_brings_no_erased_text_back(
 
 # -- the reach of an erasure -------------------------------------------------------
 
-COUNTS = attrgetter("number", "action", "cases", "feedback", "guidelines", "pending")
+COUNTS = ("number", "action", "cases", "feedback", "guidelines", "pending")
 
 
 def _erased(versions: list[Memory], selection: dict[str, Any]) -> tuple[Any, ...]:
@@ -352,7 +352,7 @@ def _erased(versions: list[Memory], selection: dict[str, Any]) -> tuple[Any, ...
             registry.save(judge(memory))
         shown = erase(registry, **selection).to_dict()
         del shown["at"], shown["searched"]
-        history = list(map(COUNTS, registry.history("helpfulness")))
+        history = table(registry.history("helpfulness"), *COUNTS)
         left = [version.memory for version in all_versions(registry).values()]
         return shown, history, left
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -30,6 +29,7 @@ from memalign.memory.forget import forget
 from memalign.types import Example, FeedbackKey
 from tests.support.keys import keys
 from tests.support.learning import states
+from tests.support.lists import ids, table
 from tests.support.patience import PATIENCE
 from tests.support.places import KINDS, OnSQLite, Place, place_of
 from tests.support.registry import (
@@ -132,15 +132,14 @@ def test_history_says_what_made_each_version(registry: Registry):
     registry.update("helpfulness", lambda j: j.replace(model="openai:gpt-5"))
     registry.rollback("helpfulness", 1)
     added = "4 feedback added, 2 guidelines added (G1, G2)"
-    made = attrgetter("number", "action", "summary", "note")
-    assert list(map(made, registry.history("helpfulness"))) == [
+    history = registry.history("helpfulness")
+    assert table(history, "number", "action", "summary", "note") == [
         (1, "create", "created", None),
         (2, "align", added, "first feedback"),
         (3, "edit", "model changed", None),
         (4, "rollback", "back to version 1", None),
     ]
-    held = attrgetter("cases", "feedback", "redacted")
-    assert list(map(held, registry.history("helpfulness"))) == [
+    assert table(history, "cases", "feedback", "redacted") == [
         (0, 0, False),
         (3, 4, False),
         (3, 4, False),
@@ -166,7 +165,7 @@ def test_a_rollback_may_bring_back_unaligned_feedback_and_reuses_no_id(
         "helpfulness", lambda j: write_guideline(j, "Mind the tone.", by="ana")
     ).judge
     new = written.memory.guidelines[-1].id
-    assert new not in [guideline.id for guideline in memory.guidelines]
+    assert new not in ids(memory.guidelines)
 
 
 def test_a_stored_judge_gives_no_guidelines_number_to_another(registry: Registry):
@@ -229,8 +228,8 @@ def test_the_list_shows_every_judges_head_and_a_deleted_name_is_free(
     )
     registry.create(judge(name="help"))
     registry.save(judge(memory_of(*CASES), name="help"))
-    fields = attrgetter("name", "latest", "value_type", "model", "cases", "guidelines")
-    assert list(map(fields, registry.list())) == [
+    fields = ("name", "latest", "value_type", "model", "cases", "guidelines")
+    assert table(registry.list(), *fields) == [
         ("help", 2, "bool", None, 3, 2),
         ("tone", 1, "int:1..5", "openai:gpt-5", 0, 0),
     ]
@@ -248,7 +247,8 @@ def test_a_judge_gets_another_name_with_all_its_versions(registry: Registry):
         with pytest.raises(error):
             registry.rename("help", taken)
     registry.rename("help", "hilfe")
-    assert list(map(NAMED, registry.list())) == [("hilfe", 2), ("tone", 1)]
+    named = table(registry.list(), "name", "latest")
+    assert named == [("hilfe", 2), ("tone", 1)]
     before = registry.load("hilfe", 1)
     assert before.memory == memory_of(*CASES)
     written = signature_of(before.replace(name="help"))
@@ -383,7 +383,6 @@ def test_a_reader_sees_the_head_and_a_long_lock_is_named(
     assert hasty.save(judge(model="openai:gpt-5")) == 2
 
 
-NAMED = attrgetter("name", "latest")
 CREATE_AND_SAVE = """
 import sys
 from memalign import Judge, Registry
@@ -402,4 +401,5 @@ def test_two_processes_may_create_and_save_at_once(path: Path):
     one = subprocess.Popen([*command, "one"])
     two = subprocess.Popen([*command, "two"])
     assert one.wait(timeout=PATIENCE) == two.wait(timeout=PATIENCE) == 0
-    assert list(map(NAMED, Registry(path.name).list())) == [("one", 6), ("two", 6)]
+    named = table(Registry(path.name).list(), "name", "latest")
+    assert named == [("one", 6), ("two", 6)]

@@ -21,6 +21,7 @@ from memalign.registry.bundle import bundle_of, load_bundle
 from memalign.testing import ScriptedChatModel
 from memalign.types import CodeTest, Guideline
 from tests.security.tricks import HIDDEN_SENTENCE, TEMPLATE_MARKS, hostile_text
+from tests.support.lists import rules
 from tests.support.registry import judge as judge_of
 from tests.support.scripted import Teacher, by_kind, change, scripted
 
@@ -94,10 +95,6 @@ def taught(text: str, *, weak: bool = False) -> tuple[Judge, ScriptedChatModel]:
     return judge.align([row]).judge, model
 
 
-def rules_of(judge: Judge) -> list[str]:
-    return [guideline.text for guideline in judge.memory.semantic]
-
-
 UNSEEN = ("<|", "|>", "<<SYS", "[INST]", "\uff5c>", HIDDEN_SENTENCE[0])
 
 
@@ -113,7 +110,7 @@ class TestWhatAModelWrites:
     @pytest.mark.parametrize("text", TAKEN)
     def test_a_rule_is_taken_word_for_word(self, text: str) -> None:
         judge, _ = taught(text)
-        assert rules_of(judge) == [text]
+        assert rules(judge) == [text]
 
     @given(hostile_text)
     @settings(max_examples=60, deadline=None)
@@ -180,7 +177,7 @@ def test_a_rule_may_repeat_the_question() -> None:
         instructions="Good? {{ inputs }} {{ outputs }}",
     )
     aligned = judge.align([said(rule, inputs=question)]).judge
-    assert rules_of(aligned) == [rule]
+    assert rules(aligned) == [rule]
 
 
 class TestWhatAPersonWrites:
