@@ -105,3 +105,23 @@ def test_a_reader_that_has_gone_is_nobodys_error(feedback: Path) -> None:
         printed = process.stderr.read()
     assert "Traceback" not in printed
     assert "BrokenPipe" not in printed
+
+
+FULL = Path("/dev/full")
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="no such device here")
+@pytest.mark.parametrize("flags", [[], ["--json"]])
+def test_a_full_disk_is_said_and_no_success(memalign: Run, flags: list[str]) -> None:
+    command = [*MEMALIGN, "models", "list", *flags]
+    with FULL.open("w") as full:
+        done = subprocess.run(
+            command, check=False, stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    assert done.returncode == 2
+    assert done.stderr == "error: [Errno 28] No space left on device\n"
+
+
+def test_a_command_works_where_stdout_and_stderr_are_closed(memalign: Run) -> None:
+    closed = ["sh", "-c", 'exec "$@" >&- 2>&-', "sh", *MEMALIGN, "models", "list"]
+    assert subprocess.run(closed, check=False).returncode == 0

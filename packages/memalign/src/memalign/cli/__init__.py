@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from io import StringIO
 
 __all__ = ["main"]
 
 _INTERRUPTED = 130
+_LOST = 2  # what was printed, because a disk is full
 
 
 def main() -> None:
@@ -18,6 +20,9 @@ def main() -> None:
 
     130 is Ctrl-C.
     """
+    for name in ("stdout", "stderr"):
+        # A service may start a program with both closed, which is None here.
+        setattr(sys, name, getattr(sys, name) or StringIO())
     for stream in (sys.stdout, sys.stderr):
         # A terminal that cannot spell a character shows a mark; that must not cost the result.
         if hasattr(stream, "reconfigure"):
@@ -40,7 +45,9 @@ def _flush() -> None:
     """Flush what was printed; a reader that has gone (`| head`) is nobody's error."""
     try:
         sys.stdout.flush()
-    except BrokenPipeError:
+    except OSError as error:
         # Python flushes once more on its way out, and would complain then.
         with contextlib.suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            raise SystemExit(_LOST) from None

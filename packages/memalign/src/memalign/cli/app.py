@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -119,7 +120,8 @@ class Commands(TyperGroup):
             raise
         except (MemalignError, OSError) as error:
             if as_json:
-                print_json({"error": _described(error)})
+                with suppress(OSError):  # of a disk that is full, which stderr says
+                    print_json({"error": _described(error)})
             say(f"error: {error}")
             raise typer.Exit(WRONG) from error
         except KeyboardInterrupt as error:
