@@ -210,8 +210,8 @@ class TestHash:
     @pytest.mark.parametrize(
         ("changes", "same"),
         [
-            ({"outcome": Outcome(kind="waiting", reason="explained")}, True),
-            ({"outcome": Outcome(kind="example")}, False),
+            ({"outcome": Outcome(kind="pending", reason="explained")}, True),
+            ({"outcome": Outcome(kind="learned")}, False),
             ({"value": False}, False),
             ({"rationale": "x"}, False),
         ],

@@ -516,7 +516,7 @@ def test_a_persons_guideline_with_erased_words_goes_too(
 def waiting(case: Case, reason: str) -> Case:
     """A case whose only comment waits, for that reason."""
     (annotation,) = case.annotations
-    outcome = Outcome(kind="waiting", reason=reason)
+    outcome = Outcome(kind="pending", reason=reason)
     return replace(case, annotations=(replace(annotation, outcome=outcome),))
 
 

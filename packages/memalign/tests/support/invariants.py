@@ -92,7 +92,7 @@ def every_piece_of_feedback_is_in_one_state(memory: Memory) -> None:
 def said_to_have_taught_nothing(annotation: Annotation | None) -> bool:
     if annotation is None or annotation.outcome is None:
         return False
-    return annotation.outcome.kind in ("example", "refused")
+    return annotation.outcome.kind in ("learned", "rejected")
 
 
 def a_state_has_its_ground(

@@ -137,7 +137,7 @@ json_values = st.recursive(
 )
 outcomes: st.SearchStrategy[Outcome | None] = st.none() | st.builds(
     Outcome,
-    kind=st.sampled_from(["example", "refused", "waiting", "taught"]),
+    kind=st.sampled_from(["learned", "rejected", "pending", "taught"]),
     reason=st.sampled_from(["", "timed out", "G1 already says it"]),
 )
 

@@ -106,13 +106,13 @@ def apply_answer(
                 outcomes[key] = Outcome(kind="taught", reason=reason)
         elif key in refused:
             reason = REFUSED.format(why_not)
-            outcomes[key] = Outcome(kind="refused", reason=reason, exposed_to=seen)
+            outcomes[key] = Outcome(kind="rejected", reason=reason, exposed_to=seen)
         elif key in impossible:
             reason = NOT_TAKEN.format(why_not)
-            outcomes[key] = Outcome(kind="waiting", reason=reason)
+            outcomes[key] = Outcome(kind="pending", reason=reason)
         elif key in passed:
             outcomes[key] = Outcome(
-                kind="example", reason=NOTHING_DRAWN, exposed_to=seen
+                kind="learned", reason=NOTHING_DRAWN, exposed_to=seen
             )
         else:
             outcomes[key] = _unanswered(memory, answer, key)
@@ -201,12 +201,12 @@ def _supported(
 def _unanswered(memory: Memory, answer: CallAnswer, key: FeedbackKey) -> Outcome:
     """Return the outcome of feedback that no change of the answer is about."""
     if answer.fault is None:
-        return Outcome(kind="waiting", reason=NOT_MENTIONED)
+        return Outcome(kind="pending", reason=NOT_MENTIONED)
     before = memory.record(key)[0].outcome
     if before is not None and before.reason == answer.fault:
         return before  # it waits for the same reason as before
     # The fault may repeat words of the prompt: some servers send back what they refuse.
-    return Outcome(kind="waiting", reason=answer.fault, exposed_to=answer.exposed_to)
+    return Outcome(kind="pending", reason=answer.fault, exposed_to=answer.exposed_to)
 
 
 def _with_conflicts(memory: Memory, named: Iterable[FeedbackConflict]) -> Memory:

@@ -83,7 +83,7 @@ def with_lessons_waiting(
         exposed_to: The feedback whose words the reason may repeat.
     """
     memory = judge.memory
-    waiting = Outcome(kind="waiting", reason=reason, exposed_to=tuple(exposed_to))
+    waiting = Outcome(kind="pending", reason=reason, exposed_to=tuple(exposed_to))
     outcomes = {annotation.key: waiting for annotation in memory.pending}
     return judge.replace(memory=memory.with_outcomes(outcomes))
 

@@ -34,7 +34,7 @@ def word_for_word(judge: Judge) -> Judge:
         fault = guideline_fault(text, judged, [comment])
         if fault is not None:
             reason = REFUSED.format(fault)
-            outcomes[key] = Outcome(kind="refused", reason=reason, exposed_to=(key,))
+            outcomes[key] = Outcome(kind="rejected", reason=reason, exposed_to=(key,))
             continue
         new = Guideline(
             id=f"G{memory.next_guideline}",
@@ -53,7 +53,7 @@ def without_lone_labels(judge: Judge) -> Judge:
     for annotation in judge.memory.pending:
         if not annotation.rationale:
             key = annotation.key
-            examples[key] = Outcome(kind="example", reason=NO_WORDS, exposed_to=(key,))
+            examples[key] = Outcome(kind="learned", reason=NO_WORDS, exposed_to=(key,))
     return judge.replace(memory=judge.memory.with_outcomes(examples))
 
 

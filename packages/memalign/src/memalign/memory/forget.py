@@ -113,7 +113,7 @@ def forget_lessons(
     )
     memory = replace(memory, conflicts=conflicts)
     memory = memory.without_verdicts_after(gone)
-    outcome = Outcome(kind="waiting", reason=why)
+    outcome = Outcome(kind="pending", reason=why)
     return memory.with_outcomes(dict.fromkeys(waiting, outcome))
 
 
@@ -133,9 +133,8 @@ def exposed_wordings(
     staying = []
     for guideline in memory.guidelines:
         authors = set(map(name_key, guideline.people))
-        if not authors or gone.isdisjoint(guideline.exposed_to):
-            continue
-        if guideline.id in keep or withdrawing.isdisjoint(authors):
+        kept = guideline.id in keep or withdrawing.isdisjoint(authors)
+        if authors and kept and not gone.isdisjoint(guideline.exposed_to):
             staying.append(guideline.id)
     return tuple(staying)
 
@@ -143,13 +142,13 @@ def exposed_wordings(
 def without_disputed(memory: Memory) -> Memory:
     """Return the memory without what labels taught that do not count; see `Memory.label`."""
     disputed = {entry.key for entry in memory.ledger() if entry.state == "disputed"}
-    taught = set()
+    exposed: set[FeedbackKey] = set()
     for guideline in memory.guidelines:
-        taught.update(disputed.intersection(guideline.exposed_to))
+        exposed.update(guideline.exposed_to)
     for annotation in memory.annotations():
-        outcome = annotation.outcome
-        if outcome is not None:
-            taught.update(disputed.intersection(outcome.exposed_to))
+        if annotation.outcome is not None:
+            exposed.update(annotation.outcome.exposed_to)
+    taught = disputed & exposed
     if not taught:
         return memory
     return forget_lessons(memory, taught, why=DISPUTED)
@@ -162,7 +161,10 @@ def _cases_without(memory: Memory, removed: frozenset[FeedbackKey]) -> tuple[Cas
     for case in memory.cases:
         left = case
         if case.id in touched:
-            rest = [said for said in case.annotations if said.key not in removed]
+            rest = []
+            for said in case.annotations:
+                if said.key not in removed:
+                    rest.append(said)
             left = replace(case, annotations=tuple(rest))
         if left.annotations:
             cases.append(left)

@@ -11,7 +11,6 @@ import json
 import re
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator
-from functools import cached_property
 
 from memalign.content.encoding import encode
 from memalign.content.normal import UNSPACED, word_form
@@ -113,17 +112,10 @@ def _form_fault(text: str) -> str | None:
 
 
 class JudgedTexts:
-    """Texts of the judged system, each with its field, that no guideline may copy from.
-
-    Their words are read once, when the first rule is compared with them.
-    """
+    """Texts of the judged system, each with its field, that no guideline may copy from."""
 
     def __init__(self, texts: Iterable[tuple[str, str]] = ()) -> None:
-        self._texts = tuple(texts)
-
-    @cached_property
-    def _words(self) -> list[tuple[str, str]]:
-        return [(field, _padded(text)) for field, text in self._texts]
+        self._words = [(field, _padded(text)) for field, text in texts]
 
     def copied(self, text: str, comments: Collection[str]) -> str | None:
         """Return the field of a judged text that shares a run with `text`, but with no comment.
@@ -136,11 +128,10 @@ class JudgedTexts:
         for comment in comments:
             theirs = _padded(comment)
             runs = [run for run in runs if run not in theirs]
-        if not runs:
-            return None
         for field, judged in self._words:
-            if any(run in judged for run in runs):
-                return field
+            for run in runs:
+                if run in judged:
+                    return field
         return None
 
 

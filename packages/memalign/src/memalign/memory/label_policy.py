@@ -48,11 +48,15 @@ def policy_label(
     if len(sides) < 2:
         return next(iter(sides), None)
     order = list(map(name_key, authority))
-    weights = {label: _weight(said, order) for label, said in sides.items()}
-    heaviest = max(weights.values())
-    first, *others = [label for label in weights if weights[label] == heaviest]
-    if others:
-        return None  # a tie
+    first = None
+    heaviest = None
+    for label, said in sides.items():
+        weight = _weight(said, order)
+        if heaviest is None or weight > heaviest:
+            heaviest = weight
+            first = label
+        elif weight == heaviest:
+            first = None  # a tie, unless another label weighs more
     return first
 
 
@@ -60,10 +64,18 @@ def _weight(
     side: Sequence[Annotation | Feedback], order: Sequence[str]
 ) -> tuple[bool, int, int, str]:
     """Return how much a label weighs; `order` holds the folded names of the authority."""
-    names = {name_key(annotation.source) for annotation in side}
-    place = min(map(order.index, names.intersection(order)), default=len(order))
-    # An unnamed source is `unknown`, or `unknown:ID` if several are told apart.
-    bases = {name.partition(":")[0] for name in names.difference(order)}
-    named = place < len(order) or bases != {UNKNOWN_SOURCE}
-    latest = max(annotation.created_at or "" for annotation in side)
+    named = False
+    place = len(order)
+    latest = ""
+    for annotation in side:
+        name = name_key(annotation.source)
+        # An unnamed source is `unknown`, or `unknown:ID` if several are told apart.
+        base, _, _ = name.partition(":")
+        if name in order:
+            named = True
+            place = min(place, order.index(name))
+        elif base != UNKNOWN_SOURCE:
+            named = True
+        if annotation.created_at:
+            latest = max(latest, annotation.created_at)
     return named, -place, len(side), latest

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -55,22 +55,21 @@ _NO_FEEDBACK = (
 )
 
 replace = msgspec.structs.replace
-Entry = TypeVar("Entry", "Case", Guideline)
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """The result of the last distillation call for a piece of feedback, beside its guidelines.
 
     Attributes:
-        kind: `example`: the model drew nothing from it, and its case is all there is to learn.
-            `refused`: its only rule may not enter a prompt. `waiting`: there was no answer, or what
-            it taught is gone. `taught`: there is a remark on its rule.
+        kind: `learned`: the model drew nothing from it, and its case is all there is to learn.
+            `rejected`: its only rule may not enter a prompt. `pending`: there was no answer, or
+            what it taught is gone. `taught`: there is a remark on its rule.
         reason: Why. It repeats nobody's words.
         exposed_to: The feedback that the call saw; when one of them goes, so does the outcome.
             Empty for a remark.
     """
 
-    kind: Literal["example", "refused", "waiting", "taught"]
+    kind: Literal["learned", "rejected", "pending", "taught"]
     reason: str = ""
     exposed_to: tuple[FeedbackKey, ...] = ()
 
@@ -107,9 +106,7 @@ class Annotation(msgspec.Struct, frozen=True, kw_only=True):
     def says(self, feedback: Feedback) -> bool:
         """Return whether `feedback` says just the same; a new time alone is nothing new."""
         other = Annotation.of(feedback)
-        if self.value != other.value:
-            return False
-        return self.rationale == other.rationale
+        return self.value == other.value and self.rationale == other.rationale
 
 
 class PreAlignmentVerdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -149,7 +146,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         for each in self.annotations:
             outcome = each.outcome
             # Once it is settled no guideline is missing, until something changes.
-            settled = outcome is not None and outcome.kind in ("example", "refused")
+            settled = outcome is not None and outcome.kind in ("learned", "rejected")
             fields = [
                 each.source,
                 each.value,
@@ -250,13 +247,13 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return bool(self.cases or self.guidelines)
 
     def __repr__(self) -> str:
-        parts = (
-            f"{len(self.semantic)} of {len(self.guidelines)} guidelines in force",
-            f"{len(self.cases)} cases",
-            f"{len(self.pending)} pending",
-            f"hash {self.hash}",
+        guidelines = (
+            f"{len(self.semantic)} of {len(self.guidelines)} guidelines in force"
         )
-        return f"<Memory: {', '.join(parts)}>"
+        return (
+            f"<Memory: {guidelines}, {len(self.cases)} cases, "
+            f"{len(self.pending)} pending, hash {self.hash}>"
+        )
 
     # -- cases and annotations -------------------------------------------------------------------
 
@@ -395,7 +392,8 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         for name in example_ids:
             case = self.case(name)
             if case is not None:
-                keys.update(said.key for said in self.annotations_on(case))
+                for said in self.annotations_on(case):
+                    keys.add(said.key)
         return frozenset(keys)
 
     # -- the ledger ------------------------------------------------------------------------------
@@ -443,10 +441,10 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     def with_cases(self, cases: Iterable[Case]) -> Memory:
         """Return a memory with these cases; each replaces the one of its id, or is added."""
-        changed = _by_id(cases)
+        changed = {case.id: case for case in cases}
         if not changed:
             return self
-        after = {**self._cases_by_id, **changed}
+        after = self._cases_by_id | changed
         ordered = [after[name] for name in sorted(after)]
         return replace(self, cases=tuple(ordered))
 
@@ -505,8 +503,8 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return matrix
 
     @cached_property
-    def _cases_by_id(self) -> Mapping[str, Case]:
-        return _by_id(self.cases)
+    def _cases_by_id(self) -> dict[str, Case]:
+        return {case.id: case for case in self.cases}
 
     @cached_property
     def _cases_by_content(self) -> Mapping[str, list[Case]]:
@@ -522,7 +520,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def _guidelines_by_id(self) -> Mapping[str, Guideline]:
-        return _by_id(self.guidelines)
+        return {guideline.id: guideline for guideline in self.guidelines}
 
     @cached_property
     def _successors(self) -> Mapping[str, str]:
@@ -541,7 +539,3 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def _entries(self) -> Mapping[FeedbackKey, LedgerEntry]:
         return ledger_entries(self)
-
-
-def _by_id(entries: Iterable[Entry]) -> dict[str, Entry]:
-    return {entry.id: entry for entry in entries}

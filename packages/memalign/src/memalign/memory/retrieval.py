@@ -120,9 +120,7 @@ def _alike(memory: Memory, case: Case, other: Case) -> bool:
         return False
     one = _vector(case)
     two = _vector(other)
-    if not len(one) or len(one) != len(two):
-        return False
-    return bool(one @ two >= NEAR_COPY)
+    return len(one) == len(two) and bool(one @ two >= NEAR_COPY)
 
 
 def _vector(case: Case) -> NDArray[np.float32]:

@@ -7,7 +7,7 @@ alone, never on the order in which they came.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -60,11 +60,6 @@ def _rank(guideline: Guideline) -> tuple[bool, bool, bool]:
     return guideline.retired_by is None, unpinned, by_model
 
 
-_STATES: Mapping[str, LedgerState] = {
-    "example": "learned",
-    "refused": "rejected",
-    "waiting": "pending",
-}
 TIE = (
     "somebody another one: a tie, in which none counts until somebody settles it "
     "(memalign edit NAME --authority WHO)"
@@ -97,7 +92,7 @@ def ledger_entries(memory: Memory) -> dict[FeedbackKey, LedgerEntry]:
                 entries[key] = _entry(memory, annotation, carriers.get(key, []))
             else:
                 entries[key] = _disputed(annotation, label)
-    return dict(sorted(entries.items()))
+    return {key: entries[key] for key in sorted(entries)}
 
 
 def _disputed(annotation: Annotation, label: Value | None) -> LedgerEntry:
@@ -138,7 +133,7 @@ def _entry(
             if outcome is not None and outcome.kind == "taught":
                 reason = outcome.reason
     elif outcome is not None and outcome.kind != "taught":
-        state = _STATES[outcome.kind]
+        state = outcome.kind
         reason = outcome.reason
     ids = tuple(dict.fromkeys(shown))
     return LedgerEntry(key=key, state=state, reason=reason, guideline_ids=ids)
