@@ -43,8 +43,14 @@ def fenced(text: str, language: str = "text") -> str:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    lines = [f"| {' | '.join(map(str, line))} |" for line in (head, *rows)]
-    return "\n".join([lines[0], "|---" * len(head) + "|", *lines[1:]]) + "\n"
+    below = ["---"] * len(head)
+    lines = ""
+    for line in (head, *rows):
+        cells = " | ".join(map(str, line))
+        lines += f"| {cells} |\n"
+        if line is head:
+            lines += f"|{'|'.join(below)}|\n"
+    return lines
 
 
 # -- facts -----------------------------------------------------------------------------
@@ -321,9 +327,11 @@ def _json(value: object, indent: str = "") -> str:
     parts = []
     for part in value:
         if isinstance(value, dict):
-            parts.append(f"{deeper}{json.dumps(part)}: {_json(value[part], deeper)}")
+            inner = _json(value[part], deeper)
+            parts.append(f"{deeper}{json.dumps(part)}: {inner}")
         else:
-            parts.append(f"{deeper}{_json(part, deeper)}")
+            inner = _json(part, deeper)
+            parts.append(f"{deeper}{inner}")
     return f"{begin}\n" + ",\n".join(parts) + f"\n{indent}{end}"
 
 
@@ -472,7 +480,12 @@ def part(name: str) -> str:
 
 def with_parts(text: str) -> str:
     """A page with its parts as the code makes them now."""
-    return PART.sub(lambda match: f"{match[1]}\n{part(match[2])}\n{match[4]}", text)
+
+    def made(match: re.Match[str]) -> str:
+        begin, name, _, end = match.groups()
+        return f"{begin}\n{part(name)}\n{end}"
+
+    return PART.sub(made, text)
 
 
 def main() -> None:

@@ -112,12 +112,14 @@ def fetched(
     true = toml_of("benchmarks/sources.toml")
     made = ""
     for name, files in sets.items():
-        facts, _, _ = text.partition(f"[{name}]\n")[2].partition(f"[{name}.files]\n")
+        _, _, below = text.partition(f"[{name}]\n")
+        facts, _, _ = below.partition(f"[{name}.files]\n")
         made += f"[{name}]\n{facts}\n[{name}.files]\n"
         for path, part in files.items():
             content = part.encode()
             if content:
-                hub.files[f"{urlsplit(true[name]['address']).path}/{path}"] = content
+                address = urlsplit(true[name]["address"])
+                hub.files[f"{address.path}/{path}"] = content
             digest = digests.get(name, hashlib.sha256(content).hexdigest())
             made += f'"{path}" = "{digest}"\n'
     sources = folder / "sources.toml"

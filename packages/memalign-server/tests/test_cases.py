@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from sqlalchemy import select
@@ -13,6 +13,7 @@ from memalign_server.store.tables import queue, reviews
 from server_support import world
 from server_support.reviewing import (
     CASES,
+    added,
     answer,
     expect,
     numbered,
@@ -38,11 +39,6 @@ SHEET = (
 def ids(client: TestClient) -> list[str]:
     rows = world.stored(client, select(queue).order_by(queue.c.number))
     return [row.case_id for row in rows]
-
-
-def added(client: TestClient, sheet: str, **form: Any) -> str:
-    """The page after a file was added."""
-    return str(client.get(upload(client, sheet, **form).headers["location"]).text)
 
 
 def shown(client: TestClient, sheet: str) -> str:
@@ -133,11 +129,11 @@ def test_answers_in_a_file_are_offered_and_taken(local: TestClient) -> None:
     shows(shown(local, SHEET), columns, "Take 2 answers")
     shows(added(local, SHEET, said="true"), "2 answers came with them.")
     rows = world.stored(local, select(reviews).order_by(reviews.c.person))
-    said = [(row.person, row.value, row.rationale, row.blind_value) for row in rows]
-    assert said == [
-        ("ana", False, "No day is named.", None),
-        ("local", True, None, None),
-    ]
+    of_ana, own = rows
+    assert (of_ana.person, of_ana.rationale) == ("ana", "No day is named.")
+    assert (of_ana.value, of_ana.blind_value) == (False, None)
+    assert (own.person, own.rationale) == ("local", None)
+    assert (own.value, own.blind_value) == (True, None)
     again = added(local, SHEET.replace("No day", "Not a day"), said="true")
     shows(again, "2 answers were left out")
     assert world.stored(local, select(reviews).order_by(reviews.c.person)) == rows

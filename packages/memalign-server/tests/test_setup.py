@@ -22,6 +22,7 @@ from memalign_server.store.tables import queue
 from server_support import world
 from server_support.reviewing import (
     CASES,
+    added,
     answer,
     expect,
     hold_out,
@@ -182,11 +183,6 @@ def test_a_team_sends_its_keys_nowhere(
     # This one has it from elsewhere.
     shared.server.registry.create(world.judge("far", model=model))
     expect(post(owner, "/judges/far/setup/question", **form), 303)
-
-
-def added(client: TestClient, text: str, **form: Any) -> str:
-    """The page after a file's cases were added."""
-    return str(client.get(upload(client, text, **form).headers["location"]).text)
 
 
 def test_a_file_is_shown_before_it_is_added(local: TestClient) -> None:

@@ -55,7 +55,8 @@ def agreed(client: TestClient, cases: int, on: int, who: str = "you") -> bool:
 
 def figures(client: TestClient) -> dict[str, Any]:
     """What is in the file of figures about the cases held out."""
-    shown: dict[str, Any] = client.get(f"{TRUST}/figures.json").json()["held_out_cases"]
+    file: dict[str, Any] = client.get(f"{TRUST}/figures.json").json()
+    shown: dict[str, Any] = file["held_out_cases"]
     return shown
 
 
@@ -114,7 +115,10 @@ def test_too_few_answers_say_how_many_are_missing(
 
 @world.ON_BOTH
 def test_as_many_answers_as_the_button_says_are_enough(local: TestClient) -> None:
-    put_in(local, [case | {"id": f"d{case['id']}", "inputs": "?"} for case in CASES])
+    others = []
+    for case in CASES:
+        others.append(case | {"id": f"d{case['id']}", "inputs": "?"})
+    put_in(local, others)
     answer_all(held_out(local), "yyyy")
     (button,) = re.findall(r'href="([^"]+)">Review 6<', local.get(TRUST).text)
     shown = card(local.get(button))

@@ -75,6 +75,12 @@ def upload(
     return client.post(path, files=file, data=data, follow_redirects=False)
 
 
+def added(client: TestClient, text: str, **form: Any) -> str:
+    """The page after a file's cases were added."""
+    answer = upload(client, text, **form)
+    return str(client.get(answer.headers["location"]).text)
+
+
 def put_in(
     client: TestClient, cases: Sequence[RawRow] = CASES, *, judge: str = "tone"
 ) -> None:
