@@ -390,6 +390,20 @@ def test_the_same_counts_stand_before_and_after(
     shows(words_of(site.erased(**form)), f"Erased {goes} In force now")
 
 
+def test_of_two_ticks_one_that_is_gone_by_then_costs_itself(site: Site) -> None:
+    put_in(site.client, OTHERS)
+    answer(site.client, "thanks", value="true", rationale="It is warm.")
+    ticked = [{"keys": ["thanks@local", "okafor-1"]}]
+    jobs = world.server_of(site.client).jobs
+    begun = jobs.start("erase", "tone", {"selections": ticked}, asked_by="local")
+    assert job_ended(jobs, begun.id).state == "done"
+    assert site.nowhere("It is warm")
+    typed = {"keys": ["thanks", "okafor-1"]}
+    begun = jobs.start("erase", "tone", typed, asked_by="a program")
+    assert "okafor-1" in (job_ended(jobs, begun.id).problem or "")
+    assert site.tables_with("Any time")
+
+
 @pytest.mark.parametrize("taught", [True, False])
 def test_a_case_without_a_tick_stays_though_nobody_speaks_of_it_any_more(
     site: Site, taught: bool

@@ -142,6 +142,20 @@ def test_several_at_once_take_what_they_take_one_after_the_other(
         erase(at_once, also=[Selection(), Selection(keys=("t-99",))])
 
 
+def test_a_key_that_names_nothing_is_refused_and_beside_it_passed_over(
+    registry: Registry,
+) -> None:
+    registry.create(judge(MEMORY))
+    with pytest.raises(UnknownKey, match="t-99"):
+        erase(registry, "t-2", "t-99", also=[Selection(source="ana")])
+    assert len(registry.history("helpfulness")) == 1
+    receipt = erase(registry, also=[Selection(keys=("t-2", "t-99"))])
+    assert receipt.keys == keys("t-2@ben")
+    day = receipt.at[:10]
+    with pytest.raises(UnknownKey, match=f"t-2.*erased on {day}"):
+        erase(registry, also=[Selection(keys=("t-2",)), Selection(source="zoe")])
+
+
 NAMES = ("1", "12", "2", "ana")
 
 

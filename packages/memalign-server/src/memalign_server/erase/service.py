@@ -132,10 +132,16 @@ def _erasures(work: Work) -> Iterator[tuple[str, dict[str, Any]]]:
             if receipt.keys or receipt.versions:
                 selected = {"also": leaving, "keep": receipt.cases}
                 yield other.name, selected
-    chosen = [arguments.selection, *leaving]
-    for named in arguments.selections:
-        chosen.append(named.selection)
-    yield work.judge, {"also": chosen, "keep": arguments.cases_kept}
+    own = arguments.selection
+    ticked = [named.selection for named in arguments.selections]
+    chosen: dict[str, Any] = {
+        "selectors": own.keys,
+        "source": own.source,
+        "matching": own.matching,
+        "also": [*leaving, *ticked],
+        "keep": arguments.cases_kept,
+    }
+    yield work.judge, chosen
 
 
 def _said_by(work: Work, members: Collection[str]) -> list[Selection]:

@@ -294,7 +294,10 @@ def plan_erasure(
 def _unknown(
     history: History, selections: Sequence[Selection], named: Residue
 ) -> UnknownKey:
-    """Return the error that nothing is there; it says when a person was erased before."""
+    """Return the error that nothing is there; it says when that was erased before."""
+    for selection in selections:
+        for selector in selection.keys:
+            return _nothing_of(history, selection, selector)
     what = " or".join(filter(None, map(str, selections)))
     when = ""
     for person in named.people:
@@ -380,10 +383,11 @@ def select(history: History, selections: Sequence[Selection]) -> Residue:
 
     Args:
         history: What the registry holds of the judge.
-        selections: What is to go. Of several, a key that names nothing is passed over.
+        selections: What is to go. Each key of the first names something; of the others, one that
+            does not is passed over.
 
     Raises:
-        UnknownKey: There is no selection, or the only one has a key that names nothing.
+        UnknownKey: There is no selection, or the first has a key that names nothing.
     """
     given = [selection for selection in selections if selection.given]
     if not given:
@@ -391,7 +395,8 @@ def select(history: History, selections: Sequence[Selection]) -> Residue:
     chosen = []
     cases: set[str] = set()
     for selection in given:
-        named, ids = _named_by(history, selection, strictly=len(given) == 1)
+        strictly = selection is selections[0]
+        named, ids = _named_by(history, selection, strictly=strictly)
         chosen.append((selection, named, ids))
         cases |= ids
     contents = _only_in(history, cases)

@@ -593,8 +593,8 @@ class Registry:
             matching: All that holds a text, in whatever case and spelling. Without selectors and
                 `source`, no guideline and no note may hold it afterwards either. Of these three
                 arguments, all that are given must hold.
-            also: What goes beside it, in the same transaction and with the same receipt. Of several
-                selections, a key that names nothing is passed over.
+            also: What goes beside it, in the same transaction and with the same receipt. A key of
+                these that names nothing is passed over.
             keep: Ids of cases that stay in a server's queue, although nobody says anything of them
                 any more.
             dry_run: Whether to say only what would go. The counts are those of the erasure.
@@ -603,7 +603,7 @@ class Registry:
             progress: Told how far it is.
 
         Raises:
-            UnknownKey: Nothing is there that these name.
+            UnknownKey: A selector names nothing, or nothing is there that all of these name.
             RegistryError: What was erased could not be wiped from the disk.
         """
         named = Selection(keys=selectors, source=source, matching=matching)
