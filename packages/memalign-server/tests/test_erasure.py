@@ -446,6 +446,26 @@ def test_an_expert_leaves_team_and_memory_in_one_job(
     assert written.items() <= job.result.items()
 
 
+def test_what_another_judge_loses_is_no_tick_of_this_one(
+    shared: world.Shared, owner: TestClient
+) -> None:
+    ana = shared.signed_in("Ana")
+    put_in(owner, OTHERS, judge="other")
+    answer(ana, "late", judge="other", value="false", rationale="It is cold to her.")
+    work(owner, "teach", judge="other")
+    shared.server.registry.update(
+        "tone",
+        lambda judge: write_guideline(judge, "Ana gets a call.", by="owner"),
+        note="written",
+    )
+    found = ticks(post(owner, "/judges/tone/find", matching="Ana").text)
+    member = [tick for tick in found if "member" in tick]
+    work(owner, "erase", matching="Ana", tick=member)
+    with shared.server.store.read() as connection:
+        (job,) = receipts_of(connection, "tone")
+    assert (job.result["numbers"]["guideline"], job.result["kept"]) == (1, 1)
+
+
 def test_nobody_leaves_with_words_that_have_no_tick(
     shared: world.Shared, owner: TestClient
 ) -> None:

@@ -66,6 +66,8 @@ class Choice:
             return self._selected
         gone = set[str]()
         for receipt in self._receipts:
+            if receipt.judge != self.search.judge.name:
+                continue  # whose sentences have the same ids
             gone.update(receipt.cases, receipt.lessons)
             gone.update(map(str, receipt.keys))
         kept = 0
