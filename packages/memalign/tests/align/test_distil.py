@@ -76,9 +76,13 @@ def all_learned(judge: Judge) -> bool:
     return {*states(judge).values()} == {"learned"}
 
 
+USUAL = Limits().shard_size
+"""Pieces of feedback in one call to a model of which nothing is known."""
+
+
 class TestWords:
     def test_an_align_of_fifty_is_one_call(self):
-        judge, model = provider_judge(shard_size=50)
+        judge, model = provider_judge(shard_size=USUAL)
         result = learn(judge, spoken(range(50)))
         assert kinds(model) == ["changes"]
         assert result.usage.calls == 1
@@ -90,7 +94,7 @@ class TestWords:
         assert len(left.guidelines) == 49
 
     def test_a_thousand_are_twenty_calls_and_one_that_merges(self):
-        judge, model = provider_judge(shard_size=50)
+        judge, model = provider_judge(shard_size=USUAL)
         result = learn(judge.replace(parameters={"timeout": 9}), spoken(range(1000)))
         assert kinds(model) == ["changes"] * 20 + ["merged"]
         for request in model.requests:
