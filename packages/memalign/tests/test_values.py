@@ -40,7 +40,7 @@ REFUSED: dict[str, list[object]] = {
         "int:1.5..3",
     ],
     "two finite numbers": ["float:0..inf", "float:nan..1"],
-    "write a scale": [IntEnum("Stars", {"ONE": 1, "TWO": 2})],
+    "its numbers have gaps": [IntEnum("Stars", {"ONE": 1, "FIVE": 5})],
     "both bounds": [Annotated[int, Ge(1)], Annotated[int, Gt(1), Le(5)]],
     "only int and float": [Annotated[str, Ge(1)]],
     "contains": [Literal["A|B", "C"]],
@@ -80,6 +80,7 @@ class TestReading:
             (StrEnum("Grade", {"GOOD": "good", "BAD": "bad"}), "good|bad"),
             (Enum("Grade", {"GOOD": "good", "BAD": "bad"}), "good|bad"),
             (Enum("Grade", ["GOOD", "BAD"]), "GOOD|BAD"),  # whose numbers nobody chose
+            (IntEnum("Stars", {"ONE": 1, "TWO": 2, "THREE": 3}), "int:1..3"),
         ],
     )
     def test_an_enum_is_its_texts_or_numbers_and_its_members_are_labels(

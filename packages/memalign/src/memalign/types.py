@@ -18,7 +18,7 @@ from typing import Any, Generic, Literal, NoReturn, Self
 
 import msgspec
 
-from memalign.content.json_values import Fault, opened, plain
+from memalign.content.json_values import Fault, plain, plain_content
 from memalign.content.normal import whole_text
 from memalign.content.walk import rebuilt
 from memalign.errors import InputError
@@ -151,7 +151,7 @@ class _Content(PlainStruct, frozen=True, kw_only=True, dict=True):
         for name in CONTENT_FIELDS:
             value = getattr(self, name)
             if value is not None:
-                value = plain(opened(value), name, faults)
+                value = plain_content(value, name, faults)
                 msgspec.structs.force_setattr(self, name, value)
         if not isinstance(self.meta, Mapping):
             raise InputError("meta must be a JSON object")

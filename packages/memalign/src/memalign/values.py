@@ -148,16 +148,21 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def _enumerated(cls, members: type[Enum]) -> ValueType:
-        """Read an Enum: choices of its texts, or else of the names of its members."""
-        if issubclass(members, int):
-            raise InvalidValueType(
-                f"{members.__name__} has numbers; write a scale such as int:1..5"
-            )
+        """Read an Enum: choices of its texts, a scale of its numbers, else choices of its names."""
         listed = list(members)
         values = [member.value for member in listed]
-        if not all(isinstance(value, str) for value in values):
-            values = [member.name for member in listed]
-        return cls._choice(values)
+        if all(isinstance(value, str) for value in values):
+            return cls._choice(values)
+        if not issubclass(members, int):
+            return cls._choice([member.name for member in listed])
+        low = min(values)
+        high = max(values)
+        every = list(range(low, high + 1))
+        if sorted(values) != every:
+            raise InvalidValueType(
+                f"{members.__name__}: its numbers have gaps; write int:{low}..{high} or texts"
+            )
+        return cls._number(low, high, whole=True, written=members.__name__)
 
     @classmethod
     def _choice(cls, choices: Sequence[object]) -> ValueType:
@@ -249,6 +254,21 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
             high = _bound_text(self.high)
             return f"{self.kind}:{low}..{high}"
         return self.kind
+
+    @property
+    def annotation(self) -> Any:
+        """The type as Python writes it: bool, str, a Literal, or an Annotated number."""
+        if self.kind == "choice":
+            return Literal[self.choices]
+        if self.kind == "bool":
+            return bool
+        if self.kind == "str":
+            return str
+        from annotated_types import Ge, Le  # only numbers need it
+
+        if self.kind == "int":
+            return Annotated[int, Ge(int(self.low)), Le(int(self.high))]
+        return Annotated[float, Ge(self.low), Le(self.high)]
 
     @property
     def allowed(self) -> str:
@@ -365,6 +385,8 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
         return text
 
     def _parse_bool(self, raw: object) -> bool | None:
+        if isinstance(raw, bool):
+            return raw
         if not isinstance(raw, str | int | float):
             return None
         return _TRUTHS.get(folded(str(raw)))

@@ -31,6 +31,7 @@ __all__ = [
     "is_absent",
     "opened",
     "plain",
+    "plain_content",
     "whole_number",
 ]
 
@@ -222,6 +223,11 @@ _Way = tuple[Any, Any] | None
 
 _OddPart = tuple[_Way, str]
 """The way to a part that JSON cannot hold, and what is wrong with it."""
+
+
+def plain_content(value: object, name: str, faults: list[Fault]) -> Any:
+    """Return a content field as JSON has it; a text that is a JSON object or array is opened."""
+    return plain(opened(value), name, faults)
 
 
 def _steps(way: _Way) -> tuple[str, ...]:

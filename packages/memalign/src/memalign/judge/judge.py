@@ -64,7 +64,7 @@ class Judge(Generic[ValueT_co]):
             and `{{ outputs[0].text }}` parts of them. Nothing is rendered: the text stays as it is.
         feedback_value_type: bool, a Literal of strings, a bounded int or float
             (`Annotated[int, Ge(1), Le(5)]`), str, or the same as text (`int:1..5`). An Enum stands
-            for its texts or names; verdicts are these plain values.
+            for its texts, or the numbers of an IntEnum; verdicts are these plain values.
         model: A name such as `openai:/gpt-4.1-mini` or `local:qwen2.5-coder-1.5b`, or any
             ChatModel; None takes it from the environment at the first call. A decision model
             (`system-one:m@URL`, `typesafe:m`, `openai-decisions:m`) answers typed questions and
@@ -424,7 +424,7 @@ class Judge(Generic[ValueT_co]):
         parameters = checked_parameters(self.parameters, value_type)
         # Whatever spelling was given, the judge keeps one, so that equal judges are equal.
         kept = {
-            "feedback_value_type": value_type,
+            "feedback_value_type": value_type.annotation,
             "model": checked_model(self.model),
             "parameters": MappingProxyType(parameters),
             "columns": MappingProxyType(checked_columns(self.columns)),

@@ -130,8 +130,7 @@ def fit_example(
         comment = said["the comment"]
         answer += f" Comment: {comment}"
         notes += missing
-    pairs = fields.items()
-    named = tuple(pairs)
+    named = tuple(fields.items())
     example = RenderedExample(fields=named, answer=answer)
     return example, notes
 
@@ -228,13 +227,16 @@ def fit_guidelines(
         nearest: How alike each is to what is shown beside it, by its id. After pinned ones the
             most alike go first then.
     """
+    if guideline_tokens(*guidelines) <= tokens:  # nearly always
+        return tuple(guidelines), ()
 
     def rank(guideline: Guideline) -> tuple[bool, float, bool, int]:
-        likeness = nearest.get(guideline.id, 0.0)
-        pinned = guideline.pinned
-        own = guideline.origin != "distilled"
-        support = len(guideline.supported_by)
-        return pinned, likeness, own, support
+        return (
+            guideline.pinned,
+            nearest.get(guideline.id, 0.0),
+            guideline.origin != "distilled",
+            len(guideline.supported_by),
+        )
 
     chosen: set[str] = set()
     room = tokens
