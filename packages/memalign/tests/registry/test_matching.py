@@ -156,6 +156,20 @@ def test_a_key_that_names_nothing_is_refused_and_beside_it_passed_over(
         erase(registry, also=[Selection(keys=("t-2",)), Selection(source="zoe")])
 
 
+@pytest.mark.parametrize(
+    "named",
+    [{"selectors": [17]}, {"selectors": [None]}, {"source": 17}, {"matching": b"t"}],
+)
+def test_what_is_no_text_is_refused_and_the_judge_is_not_called_damaged(
+    registry: Registry, named: Any
+) -> None:
+    registry.create(judge(MEMORY))
+    with pytest.raises(InputError, match="by text or key"):
+        erase(registry, **named)
+    with pytest.raises(AttributeError):
+        erase(registry, also=["t-2"])
+
+
 NAMES = ("1", "12", "2", "ana")
 
 

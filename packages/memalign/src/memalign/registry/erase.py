@@ -19,7 +19,7 @@ import msgspec
 from sqlalchemy import Connection, delete, insert, update
 
 from memalign.content.walk import texts_in
-from memalign.errors import UnknownKey
+from memalign.errors import InputError, UnknownKey
 from memalign.keys import readings, same_person, select_keys
 from memalign.memory import Case, Memory
 from memalign.memory.forget import forget as forget_feedback
@@ -73,6 +73,9 @@ class Selection:
         source: All that one person said. If nothing else is given, the name goes everywhere too.
         matching: All that holds a text, in whatever case and spelling. If nothing else is given,
             no guideline and no note may hold it afterwards either.
+
+    Raises:
+        InputError: One of them is neither a text nor a key.
     """
 
     keys: str | FeedbackKey | Collection[str | FeedbackKey] = ()
@@ -85,6 +88,14 @@ class Selection:
         if isinstance(keys, str | FeedbackKey):
             keys = (keys,)
         object.__setattr__(self, "keys", tuple(keys))
+        parts: list[object] = [*self.keys]
+        parts += [one for one in (self.source, self.matching) if one is not None]
+        for part in parts:
+            if not isinstance(part, str | FeedbackKey):
+                kind = type(part).__name__
+                raise InputError(
+                    f"what to erase is named by text or key, not by {kind}"
+                )
 
     def __str__(self) -> str:
         """Return the end of a message, never with the text: it is to be kept nowhere."""
@@ -263,6 +274,8 @@ def plan_erasure(
     Raises:
         UnknownKey: Nothing is there that these name.
     """
+    if not any(selection.given for selection in selections):
+        raise UnknownKey("name feedback by id (t-17), by key (t-17@ana) or by source")
     with named_damage(f"the judge {name!r}"):
         history = _read(connection, name)
         named = select(history, selections)
@@ -387,11 +400,9 @@ def select(history: History, selections: Sequence[Selection]) -> Residue:
             does not is passed over.
 
     Raises:
-        UnknownKey: There is no selection, or the first has a key that names nothing.
+        UnknownKey: The first has a key that names nothing.
     """
     given = [selection for selection in selections if selection.given]
-    if not given:
-        raise UnknownKey("name feedback by id (t-17), by key (t-17@ana) or by source")
     chosen = []
     cases: set[str] = set()
     for selection in given:

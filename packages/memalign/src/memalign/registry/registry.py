@@ -603,6 +603,7 @@ class Registry:
             progress: Told how far it is.
 
         Raises:
+            InputError: A selector is neither a text nor a key, or a text to search for is empty.
             UnknownKey: A selector names nothing, or nothing is there that all of these name.
             RegistryError: What was erased could not be wiped from the disk.
         """
