@@ -29,7 +29,10 @@ class Reach(NamedTuple):
         """Return whether a row is to be read."""
         kind, key = row
         if kind == "annotation":
-            return FeedbackKey.parse(key).id in self.cases
+            written = FeedbackKey.parse(key)
+            if str(written) != key:  # people's spellings are read, a table's are damage
+                raise ValueError(f"the row of {key!r} has no key")
+            return written.id in self.cases
         if kind in ("case", "pre_alignment", "vector"):
             return key in self.cases
         return kind != "judge" and key != "next_guideline"  # which only ever rises
