@@ -99,6 +99,8 @@ def team(chromium: Browser, tmp_path: Path) -> Iterator[Team]:
 def explain(page: Page, words: str) -> None:
     """Turn the case on the page down, say why, and go on."""
     answered(page, "n")
+    # Before the field has the focus a letter is a key of the page.
+    until(page, "document.activeElement.name === 'words'")
     page.keyboard.type(words)
     words_saved(page)
     next_case(page)
