@@ -86,9 +86,12 @@ Here = Annotated[Server, Depends(_server)]
 """A parameter of a route: the server. `def list_judges(server: Here)`."""
 
 
-def _judge(judge: str, server: Here) -> None:
-    server.judges.latest(judge)
+def _judge(judge: str, server: Here, request: Request) -> None:
+    request.state.loaded = server.judges.latest(judge)
 
 
 JUDGE: Final = Depends(_judge)
-"""A dependency of routes that name a judge: 404 if there is none of the name."""
+"""A dependency of routes that name a judge: 404 if there is none of the name.
+
+The request's state keeps what was `loaded`, so that a page reads it once.
+"""

@@ -51,8 +51,9 @@ class JudgeScreen:
 
     @cached_property
     def loaded(self) -> Loaded:
-        """The newest version of the judge."""
-        return self.server.judges.latest(self.judge)
+        """The newest version of the judge when the request came."""
+        known = getattr(self.request.state, "loaded", None)
+        return known or self.server.judges.latest(self.judge)
 
     @cached_property
     def working(self) -> list[Job]:
