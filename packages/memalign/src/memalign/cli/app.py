@@ -75,7 +75,9 @@ _GROUPS: dict[str, dict[str, tuple[Callable[..., int], str]]] = {
         "import": (history.import_, "memalign import tone.json --name tone-copy"),
     },
 }
-_NAME_WIDTH, _SUMMARY_WIDTH = 15, 89  # of the overview: all groups line up
+_NAME_WIDTH = 15
+_SUMMARY_WIDTH = 89
+"""Characters of the overview's two columns, so that all groups line up."""
 _EXIT_CODES = [
     ("0", "The command is done. A gate (`memalign evaluate` with a criterion) passed."),
     (

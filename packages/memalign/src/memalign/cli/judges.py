@@ -89,10 +89,10 @@ def list_(session: Session) -> int:
     none = "there are no judges yet; to create one: memalign create --help"
     try:
         judges = session.registry().list()
-    except (
-        JudgeNotFound
-    ) as error:  # an empty list is the answer, and a mistyped path is still seen
-        judges, none = (), str(error)
+    except JudgeNotFound as error:
+        # An empty list is the answer, and a mistyped path is still seen.
+        judges = ()
+        none = str(error)
     columns = (
         "name",
         "latest",
