@@ -38,9 +38,8 @@ EMBEDDED = "local:qwen2.5-coder-1.5b"
 
 def main() -> int:
     """Run the command named on the command line and give its exit code."""
-    if (
-        sys.version_info < OLDEST
-    ):  # macOS's own `python3` may be 3.9: go on with a newer one if there is one
+    if sys.version_info < OLDEST:
+        # macOS's own `python3` may be 3.9: go on with a newer one if there is one.
         newer = next(
             filter(
                 None, (shutil.which(f"python3.{minor}") for minor in (11, 12, 13, 14))

@@ -168,9 +168,8 @@ def _type(schema: Mapping[str, Any]) -> str:
         return f"`{schema['const']}`"
     if schema.get("type") == "array":
         return f"a list of {_type(schema['items'])}"
-    if schema.get("title", "").startswith(
-        "Response"
-    ):  # a value of the library, which the description has whole
+    if schema.get("title", "").startswith("Response"):
+        # A value of the library, which the description has whole.
         return "a [judgment](formats.md#judgments)"
     return str(schema.get("type", "any JSON value"))
 

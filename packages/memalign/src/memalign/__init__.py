@@ -96,9 +96,8 @@ _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names.split
 
 
 def __getattr__(name: str) -> object:
-    if (
-        name == "__version__"
-    ):  # not at import: `importlib.metadata` alone would take nine tenths of its time
+    if name == "__version__":
+        # Not at import: `importlib.metadata` alone would take nine tenths of its time.
         return import_module("importlib.metadata").version("memalign")
     if name not in _ROOM_OF:
         raise AttributeError(f"module 'memalign' has no attribute {name!r}")

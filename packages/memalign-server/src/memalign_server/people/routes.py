@@ -87,9 +87,8 @@ def join_page(request: Request, server: Here, secret: Secret) -> Response:
     """
     with server.store.read() as connection:
         person = person_of_link(connection, secret)
-    if (
-        person is None and request.state.person is not None
-    ):  # their own link, opened again
+    if person is None and request.state.person is not None:
+        # Their own link, opened again.
         return RedirectResponse("/", 303)
     if person is None:
         raise _used()

@@ -97,9 +97,8 @@ class Store(Database):
         Raises:
             RegistryError: It is gone, or another one is in its place.
         """
-        if (
-            self.files and not self.files[0].exists()
-        ):  # a connection would make an empty one
+        if self.files and not self.files[0].exists():
+            # A connection would make an empty one.
             raise RegistryError(
                 f"{self.url} is gone; put it back, and start the server again"
             )

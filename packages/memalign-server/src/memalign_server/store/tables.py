@@ -192,20 +192,17 @@ people = Table(
     "memalign_server_people",
     metadata,
     Column("id", _ID, primary_key=True),
-    Column(
-        "name", String(200), nullable=False, info=NAME
-    ),  # also the source of this person's feedback
-    Column(
-        "name_key", Text, nullable=False, unique=True, info=NAME
-    ),  # the name as it is compared
-    Column("role", String(16), nullable=False),  # owner, reviewer
-    Column(
-        "link", _DIGEST, unique=True
-    ),  # of the personal link that waits to be used; NULL for none
+    # Also the source of this person's feedback.
+    Column("name", String(200), nullable=False, info=NAME),
+    # The name as it is compared.
+    Column("name_key", Text, nullable=False, unique=True, info=NAME),
+    # Owner, reviewer.
+    Column("role", String(16), nullable=False),
+    # Of the personal link that waits to be used; NULL for none.
+    Column("link", _DIGEST, unique=True),
     Column("link_until", _TIME),
-    Column(
-        "subject", Text, unique=True, info=PASSING
-    ),  # who an OpenID provider says they are; NULL for a person of links
+    # Who an OpenID provider says they are; NULL for a person of links.
+    Column("subject", Text, unique=True, info=PASSING),
     Column("created_at", _TIME, nullable=False),
 )
 
@@ -230,39 +227,37 @@ queue = Table(
     judge_column(),
     Column("case_id", String(500), nullable=False, info=CASE_ID),
     Column("content_hash", String(64), nullable=False),
-    Column("version", Integer),  # of the judge that made the judgment
-    Column(
-        "seen", Flag, nullable=False, default=False
-    ),  # 1: its memory held the case, under this id or another
-    Column(
-        "verdict", String(200), info=PASSING
-    ),  # its value as files write it, for counts; cut where it is long
-    Column(
-        "held_out", Flag, nullable=False, default=False
-    ),  # 1: drawn by chance to measure the judge; never taught
-    Column(
-        "first_value", Json, info=PASSING
-    ),  # what the judge said of it while its memory was empty
-    Column("first_version", Integer),  # and which version that was
-    Column(
-        "disputed", Flag, nullable=False, default=False
-    ),  # 1: people answered it differently, nothing is settled
-    Column(
-        "settled", String(200), info=NAME
-    ),  # whose answer holds; "" for nobody's; NULL where nothing is settled
-    Column("settled_by", String(200), info=NAME),  # and who chose that
-    Column("rank", Float, nullable=False),  # how useful an answer is: the highest first
-    Column(
-        "answers", Integer, nullable=False, default=0
-    ),  # people who have answered it as it is now: counted here, not at every look
+    # Of the judge that made the judgment.
+    Column("version", Integer),
+    # 1: its memory held the case, under this id or another.
+    Column("seen", Flag, nullable=False, default=False),
+    # Its value as files write it, for counts; cut where it is long.
+    Column("verdict", String(200), info=PASSING),
+    # 1: drawn by chance to measure the judge; never taught.
+    Column("held_out", Flag, nullable=False, default=False),
+    # What the judge said of it while its memory was empty.
+    Column("first_value", Json, info=PASSING),
+    # And which version that was.
+    Column("first_version", Integer),
+    # 1: people answered it differently, nothing is settled.
+    Column("disputed", Flag, nullable=False, default=False),
+    # Whose answer holds; "" for nobody's; NULL where nothing is settled.
+    Column("settled", String(200), info=NAME),
+    # And who chose that.
+    Column("settled_by", String(200), info=NAME),
+    # How useful an answer is: the highest first.
+    Column("rank", Float, nullable=False),
+    # People who have answered it as it is now: counted here, not at every look.
+    Column("answers", Integer, nullable=False, default=0),
     Column("added_at", _TIME, nullable=False),
-    Column("origin", Text, info=PASSING),  # the file or experiment; NULL for neither
+    # The file or experiment; NULL for neither.
+    Column("origin", Text, info=PASSING),
     # The long ones last: a row is read from its beginning, as far as the column that is asked for.
     Column("example", Struct(Example), nullable=False, info=TEXT),
-    Column(
-        "judgment", Struct(Judgment), info=PASSING
-    ),  # NULL until it is judged, and where it failed
-    Column("problem", Text, info=PASSING),  # why it could not be judged
+    # NULL until it is judged, and where it failed.
+    Column("judgment", Struct(Judgment), info=PASSING),
+    # Why it could not be judged.
+    Column("problem", Text, info=PASSING),
     UniqueConstraint("judge", "case_id", name="memalign_server_queue_case"),
     Index("memalign_server_queue_content", "judge", "content_hash"),
     Index("memalign_server_queue_version", "judge", "version"),
@@ -295,46 +290,41 @@ reviews = Table(
     Column("case_id", String(500), primary_key=True, info=CASE_ID),
     Column("person", String(200), primary_key=True, info=NAME),
     Column("content_hash", String(64), primary_key=True),
-    Column(
-        "apart", Flag, nullable=False, default=False
-    ),  # 1: the queue has other content under this id, for which this does not count
-    Column("state", String(16), nullable=False),  # answered, skipped, unclear
-    Column("value", Json, info=TEXT),  # their verdict now; NULL for words alone
+    # 1: the queue has other content under this id, for which this does not count.
+    Column("apart", Flag, nullable=False, default=False),
+    # Answered, skipped, unclear.
+    Column("state", String(16), nullable=False),
+    # Their verdict now; NULL for words alone.
+    Column("value", Json, info=TEXT),
     Column("rationale", Text, info=TEXT),
-    Column(
-        "blind_value", Json, info=TEXT
-    ),  # the first answer, given before the judge's was shown
-    Column("judge_value", Json, info=PASSING),  # what the judge said then
-    Column("judge_version", Integer),  # and which version it was
-    Column("revision", Integer, nullable=False),  # counts the answers, from 1
-    Column(
-        "draft", Text, info=TEXT
-    ),  # what is typed and not yet said: shown to nobody else, and never taught
-    Column("draft_revision", Integer, nullable=False, default=0),  # counts its changes
-    Column(
-        "draft_of", Integer, nullable=False, default=0
-    ),  # the revision of the answer over which it was typed
-    Column(
-        "value_since", Integer, nullable=False, default=0
-    ),  # the revision that gave the verdict of now
-    Column(
-        "overruled_by", String(200), info=NAME
-    ),  # who put these words out of force; NULL where they are in force
-    Column(
-        "overruled_for", String(200), info=NAME
-    ),  # and whose hold instead; "" for nobody's
-    Column(
-        "form", String(64), nullable=False
-    ),  # the form that gave the last one: the same form saves once
-    Column(
-        "taught", Integer, nullable=False, default=0
-    ),  # the revision that the judge was taught; 0 for none
-    Column(
-        "kept_revision", Integer, nullable=False, default=0
-    ),  # the revision that they kept against a colleague's
-    Column(
-        "created_at", _TIME, nullable=False
-    ),  # when the person came to the case, last time without an answer
+    # The first answer, given before the judge's was shown.
+    Column("blind_value", Json, info=TEXT),
+    # What the judge said then.
+    Column("judge_value", Json, info=PASSING),
+    # And which version it was.
+    Column("judge_version", Integer),
+    # Counts the answers, from 1.
+    Column("revision", Integer, nullable=False),
+    # What is typed and not yet said: shown to nobody else, and never taught.
+    Column("draft", Text, info=TEXT),
+    # Counts its changes.
+    Column("draft_revision", Integer, nullable=False, default=0),
+    # The revision of the answer over which it was typed.
+    Column("draft_of", Integer, nullable=False, default=0),
+    # The revision that gave the verdict of now.
+    Column("value_since", Integer, nullable=False, default=0),
+    # Who put these words out of force; NULL where they are in force.
+    Column("overruled_by", String(200), info=NAME),
+    # And whose hold instead; "" for nobody's.
+    Column("overruled_for", String(200), info=NAME),
+    # The form that gave the last one: the same form saves once.
+    Column("form", String(64), nullable=False),
+    # The revision that the judge was taught; 0 for none.
+    Column("taught", Integer, nullable=False, default=0),
+    # The revision that they kept against a colleague's.
+    Column("kept_revision", Integer, nullable=False, default=0),
+    # When the person came to the case, last time without an answer.
+    Column("created_at", _TIME, nullable=False),
     Column("updated_at", _TIME, nullable=False),
     Index("memalign_server_reviews_person", "judge", "person", "state"),
     Index("memalign_server_reviews_order", "judge", "person", "created_at"),
@@ -361,9 +351,8 @@ judge_settings = Table(
     "memalign_server_judges",
     metadata,
     judge_column(primary_key=True),
-    Column(
-        "answers_wanted", Integer, nullable=False
-    ),  # of different people on each case: 1, 2 or 3
+    # Of different people on each case: 1, 2 or 3.
+    Column("answers_wanted", Integer, nullable=False),
 )
 
 jobs = Table(
@@ -372,11 +361,11 @@ jobs = Table(
     Column("id", _ID, primary_key=True),
     Column("kind", String(16), nullable=False),
     judge_column(),
-    Column("state", String(16), nullable=False),  # queued, running, done, failed
+    # Queued, running, done, failed.
+    Column("state", String(16), nullable=False),
     Column("asked_by", String(200), nullable=False, info=NAME),
-    Column(
-        "arguments", Json, info=PASSING
-    ),  # NULL once the job has ended, or an erasure took them
+    # NULL once the job has ended, or an erasure took them.
+    Column("arguments", Json, info=PASSING),
     Column("result", Json, info=PASSING),
     Column("problem", Text, info=PASSING),
     Column("created_at", _TIME, nullable=False),

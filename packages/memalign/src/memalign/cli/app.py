@@ -154,9 +154,8 @@ class Commands(TyperGroup):
         try:
             command = get_command(import_module("memalign_server.command").app)
         except ImportError as error:
-            if (
-                ctx is None or ctx.resilient_parsing
-            ):  # the shell completes another command
+            if ctx is None or ctx.resilient_parsing:
+                # The shell completes another command.
                 return None
             raise ConfigurationError(
                 f"memalign serve needs the package memalign-server ({error}); to install it from a "

@@ -173,7 +173,8 @@ def user_name() -> str:
         OSError,
         KeyError,
         ImportError,
-    ):  # neither the environment nor the system has a name
+    ):
+        # Neither the environment nor the system has a name.
         return "unknown"
 
 

@@ -115,9 +115,8 @@ def atomic_write(path: Path) -> Iterator[BinaryIO]:
     """
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    if is_device(
-        path
-    ):  # a link such as /dev/stdout may lead to a pipe that has no path of its own
+    if is_device(path):
+        # A link such as /dev/stdout may lead to a pipe that has no path of its own.
         with path.open("wb") as device:
             yield device
         return

@@ -46,9 +46,8 @@ def read_answer(
     guideline_ids = tuple(prompt.taught_by)
     if "findings" in prompt.request.schema["properties"]:
         findings = _findings(task, prompt, reply.data.get("findings"), notes)
-    if (
-        model.limits.writes
-    ):  # of one that names no findings, all that it read may have counted
+    if model.limits.writes:
+        # Of one that names no findings, all that it read may have counted.
         guideline_ids = tuple(finding.guideline for finding in findings)
     return Judgment(
         id=prompt.request.about,

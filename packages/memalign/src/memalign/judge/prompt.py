@@ -264,9 +264,8 @@ async def retrieve(
         limits: Those of the model that will see the cases.
         calls: Within whose limits the item is embedded; no judge model is asked.
     """
-    if (
-        not memory.cases
-    ):  # without the library of vectors, which takes a while to import
+    if not memory.cases:
+        # Without the library of vectors, which takes a while to import.
         return (), ()
     import numpy as np
 

@@ -276,9 +276,8 @@ def _literal(whole: str) -> object:
         value = ast.literal_eval(body)
     except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError):
         return None
-    if not isinstance(body, ast.Dict) or len(value) < len(
-        body.keys
-    ):  # it has a key twice
+    if not isinstance(body, ast.Dict) or len(value) < len(body.keys):
+        # It has a key twice.
         return None
     return value if all(isinstance(key, str) for key in value) else None
 

@@ -248,7 +248,8 @@ class Calls:
         except (
             ValueError,
             msgspec.ValidationError,
-        ):  # damaged, or of another version of memalign
+        ):
+            # Damaged, or of another version of memalign.
             return None
 
     async def _keep(self, answers: Mapping[str, object]) -> None:
@@ -368,9 +369,8 @@ class SpendLimit:
     ) -> AnswerT:
         self.check_price()
         expected = size * self._rate_of(model, kind)
-        while (
-            self._over(expected) and self._in_flight
-        ):  # calls in flight may turn out cheaper
+        while self._over(expected) and self._in_flight:
+            # Calls in flight may turn out cheaper.
             await self._settled.wait()
         if self._over(expected):
             self.stopped = f"one more call would pass the limit of ${self.most:g}"
@@ -401,9 +401,8 @@ class SpendLimit:
         if rate is not None:
             return rate
         dearest = max(self._rates.values(), default=0.0)
-        if not isinstance(
-            model, PricedModel
-        ):  # a user's object may say what each call cost
+        if not isinstance(model, PricedModel):
+            # A user's object may say what each call cost.
             return dearest
         price = model.price_of(Usage(calls=1, input_tokens=1_000))
         if price is None:

@@ -84,5 +84,6 @@ def _listed(usage: Usage, target: Target, model: str) -> PriceCalculation | None
     except (
         LookupError,
         ValueError,
-    ):  # counts that do not add up have an answer, which is paid for
+    ):
+        # Counts that do not add up have an answer, which is paid for.
         return None

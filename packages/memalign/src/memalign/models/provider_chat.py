@@ -228,9 +228,8 @@ class ProviderChatModel(ProviderModel["Model"]):
         provider = self.target.provider
         reasons = any(asking.model.profile.get(name) for name in _REASONS)
         tokens = request.max_tokens * 2 if longer else request.max_tokens
-        if (
-            reasons or "tokens" in form.changes
-        ):  # a name that only models that think insist on
+        if reasons or "tokens" in form.changes:
+            # A name that only models that think insist on.
             tokens += _REASONING_TOKENS
         settings: Settings = {}
         body = dict(self.extra.get("extra_body", {}))

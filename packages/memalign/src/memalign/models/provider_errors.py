@@ -179,9 +179,8 @@ def failure_of(error: Exception, target: Target, seconds: float = 120.0) -> Fail
         counted = field_of(error, INSIDE_200, objects=True) or {}
         tokens = (counted.get("prompt_tokens", 0), counted.get("completion_tokens", 0))
         return replace(failure, answered=any(tokens), tokens=tokens)
-    if isinstance(
-        error, UserError
-    ):  # pydantic-ai itself knows that the model does not take it
+    if isinstance(error, UserError):
+        # pydantic-ai itself knows that the model does not take it.
         return Failure(ModelRejected, str(error).split("\n")[0])
     if isinstance(error, TimeoutError):
         advice = "To wait longer: memalign edit NAME --param timeout=SECONDS."

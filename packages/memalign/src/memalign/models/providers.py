@@ -205,9 +205,8 @@ def parse_name(name: str) -> tuple[str, str]:
     provider = match["provider"].lower()
     provider = _ALIASES.get(provider, provider)
     model = match["model"].strip()
-    if (
-        provider == "local"
-    ):  # a path may hold anything, and begins with a slash of its own
+    if provider == "local":
+        # A path may hold anything, and begins with a slash of its own.
         path = name.strip()[len("local:") :].strip()
         return provider, path if path.endswith(".gguf") else model
     plain, url = address_of(model)

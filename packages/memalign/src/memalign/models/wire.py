@@ -239,9 +239,8 @@ def _choice(body: Json) -> Json:
     choices = body.get("choices")
     if isinstance(choices, dict):
         choices = [*choices.values()]
-    if not isinstance(
-        choices, list
-    ):  # a completion without any may have a message of its own
+    if not isinstance(choices, list):
+        # A completion without any may have a message of its own.
         choices = [body] if isinstance(body.get("message"), dict) else []
     found = [choice for choice in choices if isinstance(choice, dict)]
     return next(filter(_text_of, found), found[0] if found else {})
