@@ -373,3 +373,15 @@ def test_a_tie_teaches_nothing_and_tells_everybody():
     assert not model.requests
     settled = result.judge.align([row | {"source": "ben"}])
     assert table(settled.conflicts, "label") == [(True,)]
+
+
+def test_what_already_says_it_is_the_rule_that_is_shown_in_the_end() -> None:
+    said = case("t-1")
+    key = said.annotations[0].key
+    rules = (
+        Guideline(id="G1", text="Be kind.", supported_by=(key,), replaced_by="G2"),
+        Guideline(id="G2", text="Be warm.", replaced_by="G3"),
+        Guideline(id="G3", text="Be warm and brief."),
+    )
+    (entry,) = Memory(cases=(said,), guidelines=rules).ledger()
+    assert (entry.state, entry.reason) == ("merged", "G3 already says it")

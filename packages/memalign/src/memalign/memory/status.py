@@ -126,7 +126,10 @@ def _entry(
             superseded = memory.status(guideline) == "superseded"
             learned |= key in guideline.exposure and not superseded
         state = "merged"
-        reason = f"{shown[0]} already says it"
+        last = carrying[0]
+        while successor := memory.successor(last):
+            last = memory.guideline(successor)
+        reason = f"{last.id} already says it"
         if learned:
             state = "learned"
             reason = ""
